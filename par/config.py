@@ -1,0 +1,289 @@
+"""One run as a value that checks itself: frozen, strict, addressed by dotted keys. Loads without torch."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from par.errors import ConfigError
+from par.model.backbones import BACKBONES, split_layers
+from par.tasks.groups import parse_task
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+
+SHORT_OF_TRAINING = (0.125, 0.25, 0.5, 0.75)
+"""Depths below d_train that are always read, as multiples: G of a seed that fails at d_train needs them."""
+BEYOND_TRAINING = (1, 1.25, 1.5, 2, 3, 4, 6, 8, 12, 16)
+
+HOW_COMPUTED = ("workers", "micro_batch", "checkpoint_every", "report_every")
+"""Settings of ``train`` that change how a run is computed or recorded, and not what comes out."""
+
+
+class Part(BaseModel):
+    """A frozen group of settings: an unknown key is an error, a default is checked like a given value."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+
+class TaskConfig(Part):
+    """What is asked."""
+
+    name: str = "swap-s5"
+    """swap-sN, sN, s5-full or aN for N boxes."""
+    rendering: Literal["text", "compact"] = "text"
+    """Sentences for a tokenizer, or one token per operation in the task's own vocabulary."""
+    position_spacing: Annotated[int, Field(ge=1)] = 3
+    """Positions between two operations of the compact rendering."""
+    train_depth: Annotated[int, Field(ge=1)] = 16
+    """d_train: the deepest prompt seen in training, in operations."""
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        parse_task(name)
+        return name
+
+
+class RecurrenceConfig(Part):
+    """How the core is iterated."""
+
+    step_size: Annotated[int, Field(ge=1)] = 1
+    """c: operations completed by one iteration."""
+    gradient_window: Annotated[int, Field(ge=1)] = 8
+    """w: trailing iterations that carry gradient and targets."""
+    anchor: Literal["first", "none"] = "first"
+    """Rescale every token's state to its RMS after iteration 1, or leave it."""
+    adapter_init: Literal["state", "input", "sum"] = "state"
+    """What the adapter passes at the start: s (the parent at R = 1), e, or both."""
+    split: tuple[int, int, int] | None = None
+    """Layers of prelude, core and coda; thirds by default."""
+
+
+class ScheduleConfig(Part):
+    """How depth d and iterations R are drawn for a step."""
+
+    kind: Literal["forced", "hold", "fixed", "random"] = "forced"
+    iterations: Annotated[float, Field(ge=1)] = 16
+    """Mean R of hold, R of fixed, largest R of random; forced ignores it."""
+    overrun: Annotated[int, Field(ge=0)] = 0
+    """o: forced runs R = ceil(d/c) + U{0..o} iterations."""
+
+
+class BranchesConfig(Part):
+    """What one prompt is asked in training."""
+
+    boxes: Literal["all", "one"] = "all"
+    prefixes: Annotated[int, Field(ge=1)] = 1
+    """Prefix lengths per prompt, each a problem of its own depth."""
+
+
+class TrainConfig(Part):
+    """The loop."""
+
+    steps: Annotated[int, Field(ge=1)] = 6250
+    batch_size: Annotated[int, Field(ge=1)] = 64
+    """Prompts per optimizer step over all workers."""
+    micro_batch: Annotated[int, Field(ge=1)] | None = None
+    """Prompts per forward pass and worker; the whole share of the worker by default."""
+    query_reset: Share = 0.0
+    """Share of query branches whose state is set back to e at each iteration of training."""
+    branches: BranchesConfig = BranchesConfig()
+    workers: Annotated[int, Field(ge=1)] = 1
+    """Devices that train one seed together (FSDP2)."""
+    checkpoint_every: Annotated[int, Field(ge=1)] = 500
+    """Steps between two committed checkpoints."""
+    report_every: Annotated[int, Field(ge=1)] = 25
+    """Steps between two reports; each is a point of the curves."""
+
+
+class OptimConfig(Part):
+    """AdamW, and Muon for the matrices of prelude, core and coda if asked for."""
+
+    matrices: Literal["adamw", "muon"] = "adamw"
+    lr: Positive = 2e-5
+    adapter_lr: Positive = 1e-4
+    muon_lr: Positive = 4e-3
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    warmup_steps: Annotated[int, Field(ge=0)] = 200
+    decay: Literal["constant", "cosine", "linear"] = "constant"
+    decay_share: Share = 1.0
+    """Final share of the run over which the rate decays to zero."""
+    clip: Positive = 1.0
+
+
+class StretchConfig(Part):
+    """Positions multiplied by s ~ U[1, s_max(t)], one s per step."""
+
+    enabled: bool = False
+    s_max: Annotated[float, Field(ge=1)] = 8.0
+    start: Share = 0.9
+    """Share of the run after which positions stretch."""
+    ramp: Share = 0.1
+    """Share of the run over which s_max(t) rises from 1 to s_max."""
+
+    @model_validator(mode="after")
+    def _inside_the_run(self) -> Self:
+        if self.start + self.ramp > 1 + 1e-9:
+            raise ValueError(
+                f"stretch.start={self.start} + stretch.ramp={self.ramp} is above 1: the ramp would outlast the run"
+            )
+        return self
+
+
+class HaltingConfig(Part):
+    """Whether the model learns when to stop, and the rule that reads it."""
+
+    mode: Literal["forced", "learned"] = "forced"
+    """Read the answer at the known iteration, or where Yes fires."""
+    weight: Positive = 0.5
+    """Weight of the halting loss."""
+    tau: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    k: Annotated[int, Field(ge=1)] = 6
+    m: Annotated[int, Field(ge=1)] = 8
+    """Stop at the first R with p_yes[R] > tau and at least k of p_yes[R..R+m-1] > tau."""
+
+    @model_validator(mode="after")
+    def _satisfiable(self) -> Self:
+        if self.k > self.m:
+            raise ValueError(f"halting.k={self.k} is above halting.m={self.m}: no window could fire")
+        return self
+
+
+class EvaluationConfig(Part):
+    """The depth grid."""
+
+    sequences: Annotated[int, Field(ge=1)] = 1024
+    """Frozen test prompts per depth."""
+    batch_size: Annotated[int, Field(ge=1)] = 64
+    """Prompts per forward pass, the last batch included."""
+    depths: tuple[Annotated[int, Field(ge=1)], ...] | None = None
+    """Depths from d_train on; by default d_train x (1 .. 16)."""
+
+
+class RunConfig(Part):
+    """Everything that decides the result of one (configuration, seed), and nothing else."""
+
+    backbone: str = "qwen2.5-0.5b"
+    task: TaskConfig = TaskConfig()
+    recurrence: RecurrenceConfig = RecurrenceConfig()
+    objective: Literal["progress", "final_every", "final_only"] = "progress"
+    schedule: ScheduleConfig = ScheduleConfig()
+    train: TrainConfig = TrainConfig()
+    optim: OptimConfig = OptimConfig()
+    stretch: StretchConfig = StretchConfig()
+    halting: HaltingConfig = HaltingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    @field_validator("backbone")
+    @classmethod
+    def _registered(cls, name: str) -> str:
+        if name not in BACKBONES:
+            raise ValueError(f"backbone={name} is not registered: choose one of {', '.join(BACKBONES)}")
+        return name
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        faults = list(_disagreements(self))
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+    @classmethod
+    def from_dotted(cls, values: Mapping[str, Any]) -> Self:
+        """Build from dotted keys, e.g. ``{"train.steps": 200}``. Raises ConfigError that lists every fault."""
+        try:
+            return cls.model_validate(nest(values))
+        except ValidationError as fault:
+            raise ConfigError("; ".join(message for _, message in explain(fault))) from None
+
+    def dotted(self) -> dict[str, Any]:
+        """Every setting under its dotted key."""
+        return dict(_leaves(self.model_dump(mode="json")))
+
+    def fingerprint(self) -> str:
+        """Sixteen hex digits that name the configuration: every setting that can change a result, but not the seed."""
+        settings = self.model_dump(mode="json", exclude={"seed": True, "train": set(HOW_COMPUTED)})
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+
+    def depth_grid(self) -> tuple[int, ...]:
+        """Tested depths from d_train on, in operations, ascending."""
+        d = self.task.train_depth
+        if self.evaluation.depths is not None:
+            return self.evaluation.depths
+        if self.task.name == "swap-s5" and d == 32:
+            return (32, 48, 64, 96, 128, 192, 256, 512)
+        return tuple(sorted({round(d * multiple) for multiple in BEYOND_TRAINING}))
+
+    def short_grid(self) -> tuple[int, ...]:
+        """Tested depths below d_train, in operations, ascending."""
+        d = self.task.train_depth
+        return tuple(sorted({max(1, int(d * multiple)) for multiple in SHORT_OF_TRAINING} - {d}))
+
+
+def _disagreements(run: RunConfig) -> Iterator[str]:
+    train, d = run.train, run.task.train_depth
+    backbone = BACKBONES[run.backbone]
+    if backbone.source is not None and run.task.rendering == "compact":
+        yield f"task.rendering=compact needs a random-init backbone, {run.backbone} is pretrained: use text"
+    try:
+        split_layers(backbone.layers, run.recurrence.split)
+    except ConfigError as fault:
+        yield f"{fault} (backbone {run.backbone})"
+    if train.batch_size % train.workers:
+        yield f"train.batch_size={train.batch_size} is not a multiple of train.workers={train.workers}"
+    if train.micro_batch is not None and train.micro_batch > train.batch_size // train.workers:
+        share = train.batch_size // train.workers
+        yield f"train.micro_batch={train.micro_batch} is above the {share} prompts of a worker (batch_size / workers)"
+    if run.optim.warmup_steps >= train.steps:
+        yield f"optim.warmup_steps={run.optim.warmup_steps} must be below train.steps={train.steps}"
+    if run.schedule.kind == "random" and run.objective == "progress":
+        yield "schedule.kind=random has no progress targets: use objective final_only or final_every"
+    if run.schedule.kind in ("fixed", "random") and run.schedule.iterations != int(run.schedule.iterations):
+        yield f"schedule.iterations={run.schedule.iterations} must be whole for schedule.kind={run.schedule.kind}"
+    depths = run.evaluation.depths
+    if depths is not None and (not depths or list(depths) != sorted(set(depths)) or depths[0] != d):
+        yield f"evaluation.depths={list(depths)} must ascend from task.train_depth={d}"
+
+
+def nest(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn dotted keys into nested dictionaries. Raises ConfigError where a key is both a group and a value."""
+    tree: dict[str, Any] = {}
+    for key, value in values.items():
+        *groups, leaf = key.split(".")
+        node = tree
+        for group in groups:
+            node = node.setdefault(group, {})
+            if not isinstance(node, dict):
+                raise ConfigError(f"{key}: {group} is given a value of its own, too")
+        node[leaf] = value
+    return tree
+
+
+def explain(fault: ValidationError) -> Iterator[tuple[str, str]]:
+    """Yield (dotted key, message with key, value and limit) for every fault that pydantic found."""
+    for error in fault.errors(include_url=False):
+        key = ".".join(str(part) for part in error["loc"])
+        message = error["msg"].removeprefix("Value error, ")
+        yield key, message if error["type"] == "value_error" else f"{key}={error['input']!r}: {message}"
+
+
+def known_keys(part: type[BaseModel] = RunConfig, prefix: str = "") -> Iterator[str]:
+    """Yield every dotted key that holds a value."""
+    for name, field in part.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from known_keys(kind, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

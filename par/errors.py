@@ -1,0 +1,66 @@
+"""The errors of par, and the kinds of failure that a seed can end with.
+
+Every error carries one message, so that it survives a pickle on its way from a worker to the driver.
+"""
+
+from enum import StrEnum
+
+
+class FailureKind(StrEnum):
+    """Why an attempt ended before its run was done."""
+
+    PREEMPTED = "PREEMPTED"
+    NODE_LOST = "NODE_LOST"
+    WORKER_DIED = "WORKER_DIED"
+    HANG = "HANG"
+    OOM_GPU = "OOM_GPU"
+    OOM_HOST = "OOM_HOST"
+    DISK = "DISK"
+    NUMERIC = "NUMERIC"
+    CONFIG = "CONFIG"
+    DATA = "DATA"
+    STOPPED = "STOPPED"
+
+
+class ParError(Exception):
+    """Base of all errors that par raises on purpose. The message names the field, the value and the next action."""
+
+    kind = FailureKind.WORKER_DIED
+
+
+class ConfigError(ParError, ValueError):
+    """A setting is out of range, unknown, or contradicts another one. Never retried."""
+
+    kind = FailureKind.CONFIG
+
+
+class SpaceError(ConfigError):
+    """A search space has faults; the message lists all of them with their line numbers."""
+
+
+class DataError(ParError):
+    """A task, tokenizer or stored file is not what it must be. Never retried."""
+
+    kind = FailureKind.DATA
+
+
+class CheckpointError(DataError):
+    """A checkpoint is missing, incomplete, or belongs to another run."""
+
+
+class LedgerError(DataError):
+    """A sweep's ledger is missing, exists already, or was written by a newer version."""
+
+
+class DivergedError(ParError):
+    """The loss or a gradient was not finite. The same step would fail again, so it is a result and never retried."""
+
+    kind = FailureKind.NUMERIC
+
+    @classmethod
+    def at(cls, step: int, loss: float, grad_norm: float, iterations: int) -> "DivergedError":
+        """Build the message here, so that the error pickles with its one argument."""
+        return cls(
+            f"loss={loss} grad_norm={grad_norm} at step {step}, {iterations} iterations: "
+            "lower optim.lr or set recurrence.anchor to first"
+        )

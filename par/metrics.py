@@ -1,0 +1,41 @@
+"""Every metric once: its name, its unit, and which way is better."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A named quantity. ``better`` is None for a number that is only watched."""
+
+    name: str
+    unit: str
+    better: Literal["lower", "higher"] | None = None
+
+
+LOSS = Metric("train/loss", "nats/target", "lower")
+GRAD_NORM = Metric("train/grad_norm", "largest norm before clipping")
+RATE_FACTOR = Metric("train/rate_factor", "share of the peak rates")
+ITERATIONS = Metric("train/iterations", "iterations/step")
+DRIFT = Metric("train/drift", "rms(s_R)/rms(s_1)")
+STEPS_PER_S = Metric("train/steps_per_s", "steps/s", "higher")
+
+SINGLE_QUERY = Metric("eval/single_query", "share right", "higher")
+FULL_STATE = Metric("eval/full_state", "share right", "higher")
+G = Metric("G", "d50/d_train", "higher")
+D50 = Metric("d50", "operations", "higher")
+CENSORED = Metric("censored", "0 or 1")
+N_CROSSINGS = Metric("n_crossings", "crossings of 50 %")
+EXTRAPOLATION_AUC = Metric("extrapolation_auc", "share right", "higher")
+FULL_STATE_16X = Metric("full_state@16x", "share right", "higher")
+AT_TRAIN_DEPTH = Metric("single_query@1x", "share right", "higher")
+
+SCORE = Metric("score", "lower bound over seeds", "higher")
+G_MEAN = Metric("G_mean", "d50/d_train", "higher")
+G_MIN = Metric("G_min", "d50/d_train", "higher")
+SUCCESS_RATE = Metric("success_rate", "share of seeds", "higher")
+N_SEEDS = Metric("n_seeds", "seeds")
+N_FAILED = Metric("n_failed", "seeds", "lower")
+
+SCORES: dict[str, Metric] = {m.name: m for m in (EXTRAPOLATION_AUC, G, FULL_STATE_16X)}
+"""What a seed can be scored by."""

@@ -1,0 +1,1 @@
+"""The looped model, cut from a parent decoder."""

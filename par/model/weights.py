@@ -1,0 +1,61 @@
+"""The parent decoder of a backbone: random weights, or a pretrained checkpoint checked for completeness."""
+
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from par.errors import DataError
+from par.model.backbones import Backbone
+
+
+def random_parent(backbone: Backbone, vocabulary: int, seed: int) -> PreTrainedModel:
+    """Build the decoder with random fp32 weights, a pure function of (backbone, vocabulary, seed)."""
+    config = AutoConfig.for_model(
+        backbone.family,
+        vocab_size=backbone.vocabulary or vocabulary,
+        hidden_size=backbone.hidden,
+        num_hidden_layers=backbone.layers,
+        num_attention_heads=backbone.heads,
+        num_key_value_heads=backbone.kv_heads,
+        head_dim=backbone.head_dim,
+        intermediate_size=backbone.ffn,
+        tie_word_embeddings=backbone.tied,
+        initializer_range=backbone.initializer_range,
+        rope_parameters={"rope_type": "default", "rope_theta": backbone.rope_theta},
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=None,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        parent = AutoModelForCausalLM.from_config(config, attn_implementation=backbone.attention, dtype=torch.float32)
+    with torch.no_grad():
+        for name, weight in parent.named_parameters():
+            if name.endswith(("q_norm.weight", "k_norm.weight")):
+                weight.fill_(backbone.qk_norm_gain)
+    return parent
+
+
+def pretrained_parent(source: str | Path, attention: str = "sdpa") -> PreTrainedModel:
+    """Load fp32 master weights from a folder or model repository.
+
+    Raises DataError if the files cannot be read or lack a tensor: a missing one would be random without a word.
+    """
+    try:
+        parent, report = AutoModelForCausalLM.from_pretrained(
+            source, dtype=torch.float32, attn_implementation=attention, output_loading_info=True
+        )
+    except (OSError, ValueError) as fault:
+        raise DataError(f"backbone weights at {source}: {fault}") from fault
+    if missing := sorted(report["missing_keys"]):
+        raise DataError(f"backbone weights at {source} lack {len(missing)} tensors: {', '.join(missing[:8])}")
+    return parent
+
+
+def pretrained_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
+    """Load the tokenizer that belongs to the weights at ``source``. Raises DataError if there is none."""
+    try:
+        return AutoTokenizer.from_pretrained(source)
+    except (OSError, ValueError) as fault:
+        raise DataError(f"tokenizer at {source}: {fault}") from fault

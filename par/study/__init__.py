@@ -1,0 +1,1 @@
+"""What is compared: spaces, the ledger, the order of runs, statistics over seeds."""

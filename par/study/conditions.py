@@ -1,0 +1,132 @@
+"""Which domain is searched when: conditions on other settings, and the order that they impose. Loads without torch."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from par.study.domains import Choice, Domain, When, same
+from par.study.keys import key_faults
+from par.study.located import Fault, Located
+
+
+def holds(when: When, chosen: Mapping[str, object]) -> bool:
+    """Whether every key of ``when`` is chosen and has its value: a key that is itself inactive decides no."""
+    return all(key in chosen and same(chosen[key], value) for key, value in when.items())
+
+
+def parents_first(search: Mapping[str, Domain]) -> list[tuple[str, Domain]]:
+    """The domains in the order of the file, but each after those that its condition names; without cycle()."""
+    waiting, placed = dict(search), []
+    while ready := [key for key, domain in waiting.items() if not any(parent in waiting for parent in domain.when)]:
+        placed += [(key, waiting.pop(key)) for key in ready]
+    return placed
+
+
+def cycle(search: Mapping[str, Domain]) -> tuple[str, ...]:
+    """Keys whose conditions wait for one another in a circle; empty if there are none."""
+    placed = {key for key, _ in parents_first(search)}
+    path: list[str] = []
+    key = next((key for key in search if key not in placed), None)
+    while key is not None and key not in path:
+        path.append(key)
+        key = next(parent for parent in search[key].when if parent in search and parent not in placed)
+    return tuple(path[path.index(key) :]) if key is not None else ()
+
+
+def requirements(key: str, search: Mapping[str, Domain], fixed: Mapping[str, object]) -> dict[str, object] | None:
+    """The values that other keys must have for ``key`` to be searched; None if no choice of them does it.
+
+    The conditions must be free of cycles.
+    """
+    needed: dict[str, object] = {}
+    for parent, value in search[key].when.items():
+        possible = search[parent].ends() if parent in search else (fixed[parent],)
+        above = requirements(parent, search, fixed) if parent in search else {}
+        if above is None or not any(same(value, option) for option in possible):
+            return None
+        if not agree(needed, above | {parent: value}):
+            return None
+        needed |= above | {parent: value}
+    return needed
+
+
+def agree(a: Mapping[str, object], b: Mapping[str, object]) -> bool:
+    """Whether no key has two different values."""
+    return all(same(a[key], b[key]) for key in a.keys() & b.keys())
+
+
+def walk(
+    columns: Sequence[tuple[str, Domain]], values: Callable[[Domain], Sequence[object]], chosen: Mapping[str, object]
+) -> Iterator[dict[str, object]]:
+    """Yield ``chosen`` joined with every combination of the active domains' values; ``columns`` has parents first."""
+    if not columns:
+        yield dict(chosen)
+        return
+    (key, domain), rest = columns[0], columns[1:]
+    if not holds(domain.when, chosen):
+        yield from walk(rest, values, chosen)
+        return
+    for value in values(domain):
+        yield from walk(rest, values, {**chosen, key: value})
+
+
+def sound(
+    domains: Mapping[str, Domain], fixed: Mapping[str, Located], search: Mapping[str, Located], faults: list[Fault]
+) -> dict[str, Domain]:
+    """The domains whose conditions can hold; what is wrong with the others is appended to ``faults``."""
+    values = {key: entry.plain() for key, entry in fixed.items()}
+    kept = dict(domains)
+    for key in domains:
+        found = [
+            Fault(entry.line, f"{key}: {message}")
+            for parent, entry in _written_conditions(search[key])
+            for message in _condition_faults(parent, entry, domains, values, search)
+        ]
+        faults.extend(found)
+        if found:
+            del kept[key]
+    while loop := cycle(kept):
+        around = " -> ".join((*loop, loop[0]))
+        faults.append(Fault(search[loop[0]].line, f"the conditions {around} form a circle: drop one `when`"))
+        kept = {key: domain for key, domain in kept.items() if key not in loop}
+    kept = with_parents(kept, values)
+    for key in [key for key in kept if requirements(key, kept, values) is None]:
+        faults.append(Fault(search[key].line, f"{key}: its conditions contradict one another, so it is never searched"))
+        del kept[key]
+    return with_parents(kept, values)
+
+
+def with_parents(search: Mapping[str, Domain], fixed: Mapping[str, object]) -> dict[str, Domain]:
+    """The domains whose conditions name, directly and through others, only keys that are there."""
+    kept = dict(search)
+    while orphans := [key for key, domain in kept.items() if not domain.when.keys() <= kept.keys() | fixed.keys()]:
+        kept = {key: domain for key, domain in kept.items() if key not in orphans}
+    return kept
+
+
+def _written_conditions(entry: Located) -> Iterator[tuple[str, Located]]:
+    if "when" in entry.value:
+        yield from entry.value["when"].value.items()
+
+
+def _condition_faults(
+    parent: str,
+    entry: Located,
+    domains: Mapping[str, Domain],
+    fixed: Mapping[str, object],
+    search: Mapping[str, Located],
+) -> Iterator[str]:
+    """Yield why ``parent`` can never have the value that a condition asks for."""
+    wanted = entry.plain()
+    wrong_key = list(key_faults(parent, entry))
+    if wrong_key:
+        yield f"when: {wrong_key[0]}"
+    elif parent in domains:
+        domain = domains[parent]
+        if not isinstance(domain, Choice):
+            yield f"when: {parent} is {domain}: a condition needs a choice"
+        elif not any(same(wanted, value) for value in domain.values):
+            yield f"when: {parent}={wanted!r} never holds, it is {domain}: name one of its values"
+    elif parent in fixed:
+        if not same(wanted, fixed[parent]):
+            yield f"when: {parent}={wanted!r} never holds, it is fixed at {fixed[parent]!r}: remove this domain"
+    elif parent not in search:
+        yield f"when: {parent} is neither fixed nor searched: put it under fixed or search"

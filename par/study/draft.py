@@ -1,0 +1,162 @@
+"""A search space file as far as it can be read: its parts, and what is wrong with each. Loads without torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from par.metrics import EXTRAPOLATION_AUC, SCORES
+from par.model.backbones import BACKBONES
+from par.study.conditions import sound
+from par.study.domains import Domain, read_domain
+from par.study.keys import KEYS, OWN_PLACE, key_faults
+from par.study.located import Fault, Located, did_you_mean
+
+FIELDS = (
+    "question", "cost", "backbones", "fixed", "search", "configurations", "seeds", "sampler", "sampler_seed", "score",
+)  # fmt: skip
+SAMPLERS = ("tpe", "random", "grid")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Draft:
+    """What a space file says. A part that cannot be read is left out, or stands at its default."""
+
+    question: str
+    cost: str
+    backbones: tuple[str, ...]
+    fixed: Mapping[str, Located]
+    search: Mapping[str, Located]
+    domains: Mapping[str, Domain]
+    """The domains under ``search`` that are right in themselves."""
+    searched: Mapping[str, Domain]
+    """Those of them whose conditions can hold."""
+    configurations: int | None
+    """In total; None if the file does not say."""
+    seeds: int
+    sampler: str
+    sampler_seed: int
+    score: str
+    lines: Mapping[str, int]
+    """Where each field of the file is, and each key of fixed and search."""
+
+
+def read_draft(root: Located, faults: list[Fault]) -> Draft:
+    """Read every part of the file, and append what is wrong with each to ``faults``."""
+    file = _File(root, faults)
+    file.refuse_unknown_fields()
+    fixed, search = file.settings("fixed", required=False), file.settings("search", required=True)
+    for key in fixed.keys() & search.keys():
+        message = f"{key} is both searched and fixed (line {fixed[key].line}): keep one of them"
+        faults.append(Fault(search[key].line, message))
+    _refuse_mappings(fixed, faults)
+    read = {key: read_domain(key, entry, faults) for key, entry in search.items()}
+    domains = {key: domain for key, domain in read.items() if domain is not None}
+    sampler = file.word("sampler", SAMPLERS, "tpe")
+    return Draft(
+        question=file.text("question", required=True),
+        cost=file.text("cost", required=False),
+        backbones=file.backbones(),
+        fixed=fixed,
+        search=search,
+        domains=domains,
+        searched=sound(domains, fixed, search, faults),
+        configurations=file.number("configurations", least=1, default=None, required=sampler != "grid"),
+        seeds=file.number("seeds", least=1, default=2) or 2,
+        sampler=sampler,
+        sampler_seed=file.number("sampler_seed", least=0, default=0) or 0,
+        score=file.word("score", tuple(SCORES), EXTRAPOLATION_AUC.name),
+        lines={name: entry.line for part in (search, fixed, root.value) for name, entry in part.items()},
+    )
+
+
+class _File:
+    """The top level of the file. Each method reads one field, and appends what is wrong with it to the faults."""
+
+    def __init__(self, root: Located, faults: list[Fault]) -> None:
+        self.entries: dict[str, Located] = root.value
+        self.line = root.line
+        self.faults = faults
+
+    def refuse_unknown_fields(self) -> None:
+        for name, entry in self.entries.items():
+            if name in KEYS and name not in FIELDS:
+                self.faults.append(Fault(entry.line, f"{name} stands at the top: move it under fixed or search"))
+            elif name not in FIELDS:
+                hint = did_you_mean(name, FIELDS) or f"the fields are {', '.join(FIELDS)}"
+                self.faults.append(Fault(entry.line, f"{name} is not a field of a space: {hint}"))
+
+    def entry(self, name: str, hint: str, *, required: bool) -> Located | None:
+        """The field, or None if it is absent; append a fault with ``hint`` if it must not be."""
+        if name not in self.entries and required:
+            self.faults.append(Fault(self.line, f"{name} is missing: {hint}"))
+        return self.entries.get(name)
+
+    def text(self, name: str, *, required: bool) -> str:
+        hint = "write a sentence"
+        entry = self.entry(name, hint, required=required)
+        if entry is None:
+            return ""
+        if not isinstance(entry.value, str) or not entry.value.strip():
+            self.faults.append(Fault(entry.line, f"{name}={entry.plain()!r} is not a text: {hint}"))
+        return str(entry.plain())
+
+    def number(self, name: str, *, least: int, default: int | None, required: bool = False) -> int | None:
+        hint = f"write a whole number of at least {least}"
+        entry = self.entry(name, hint, required=required)
+        if entry is None:
+            return default
+        value = entry.value
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            self.faults.append(Fault(entry.line, f"{name}={entry.plain()!r}: {hint}"))
+            return default
+        return value
+
+    def word(self, name: str, options: tuple[str, ...], default: str) -> str:
+        entry = self.entries.get(name)
+        if entry is None or entry.value in options:
+            return default if entry is None else str(entry.value)
+        hint = did_you_mean(str(entry.value), options) or f"choose one of {', '.join(options)}"
+        self.faults.append(Fault(entry.line, f"{name}={entry.plain()!r} does not exist: {hint}"))
+        return default
+
+    def backbones(self) -> tuple[str, ...]:
+        """The registered ones of those listed, each once."""
+        hint = f"list some of {', '.join(BACKBONES)} in brackets"
+        entry = self.entry("backbones", hint, required=True)
+        if entry is None:
+            return ()
+        if not isinstance(entry.value, list) or not entry.value:
+            self.faults.append(Fault(entry.line, f"backbones={entry.plain()!r} is not a list of names: {hint}"))
+            return ()
+        names: list[str] = []
+        for item in entry.value:
+            name = item.plain()
+            if name in names:
+                self.faults.append(Fault(item.line, f"backbone {name} is listed twice: remove one"))
+            elif name not in tuple(BACKBONES):
+                near = did_you_mean(str(name), BACKBONES) or f"choose one of {', '.join(BACKBONES)}"
+                self.faults.append(Fault(item.line, f"backbone {name} is not registered: {near}"))
+            else:
+                names.append(name)
+        return tuple(names)
+
+    def settings(self, name: str, *, required: bool) -> dict[str, Located]:
+        """The entries of ``fixed`` or ``search`` whose keys are settings of a run."""
+        hint = "give at least one key a domain, e.g. optim.lr: {float: [1e-5, 1e-3], log: true}"
+        entry = self.entry(name, hint, required=required)
+        if entry is None or (entry.value is None and not required):
+            return {}
+        if not isinstance(entry.value, dict):
+            message = f"{name}={entry.plain()!r} is not a mapping of dotted keys, e.g. train.steps: ..."
+            self.faults.append(Fault(entry.line, message))
+            return {}
+        if not entry.value and required:
+            self.faults.append(Fault(entry.line, f"{name} is empty: {hint}"))
+        for key, held in entry.value.items():
+            self.faults.extend(Fault(held.line, f"{name}: {message}") for message in key_faults(key, held))
+        return {key: held for key, held in entry.value.items() if key in KEYS and key not in OWN_PLACE}
+
+
+def _refuse_mappings(fixed: dict[str, Located], faults: list[Fault]) -> None:
+    for key, entry in fixed.items():
+        if isinstance(entry.value, dict):
+            faults.append(Fault(entry.line, f"{key}: a fixed setting has one value: move a domain under search"))

@@ -1,0 +1,29 @@
+"""The dotted keys that a space may fix or search. Loads without torch."""
+
+from collections.abc import Iterator
+
+from par.config import known_keys
+from par.study.located import Located, did_you_mean
+
+KEYS = tuple(known_keys())
+OWN_PLACE = {
+    "backbone": "list it under backbones, and remove it here",
+    "seed": "seeds counts them for each configuration; remove it here",
+}
+
+
+def key_faults(key: str, held: Located) -> Iterator[str]:
+    """Yield why ``key`` cannot be fixed, searched or a condition."""
+    if key in OWN_PLACE:
+        yield f"{key} has its own place: {OWN_PLACE[key]}"
+    elif any(known.startswith(f"{key}.") for known in KEYS):
+        inner = [f"{key}.{name}" for name in held.value] if isinstance(held.value, dict) else []
+        example = next((name for name in inner if name in KEYS), next(k for k in KEYS if k.startswith(f"{key}.")))
+        yield f"{key} is a group of settings: write dotted keys, e.g. {example}: ..."
+    elif key not in KEYS:
+        group = [known for known in KEYS if known.startswith(f"{key.partition('.')[0]}.")]
+        yield f"{key} is not a setting: {did_you_mean(key, KEYS) or _listed(group)}"
+
+
+def _listed(group: list[str]) -> str:
+    return f"that group has {', '.join(group)}" if group else f"settings are dotted keys such as {KEYS[1]}"

@@ -1,0 +1,187 @@
+"""The ledger: the truth of a sweep as a tree of small JSON objects, each written whole. Loads without torch.
+
+    <storage>/<sweep>/
+      sweep.json                                format, and what the sweep's creator recorded
+      configs/<id>/config.json                  ConfigRecord
+      configs/<id>/seed-<n>/attempt-<k>.json    one life of the seed: begun, and ended unless it died without a word
+      configs/<id>/seed-<n>/result.json         SeedResult; exists exactly when the seed is done
+      configs/<id>/verdict.json                 Verdict
+
+Only an attempt is ever written again, once, when it ends. Every other object is final.
+"""
+
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from pyarrow.fs import LocalFileSystem
+
+from par.errors import LedgerError
+from par.study.objects import Objects, decode, encode
+from par.study.records import (
+    Attempt,
+    ConfigRecord,
+    ConfigState,
+    Record,
+    SeedResult,
+    SeedState,
+    SweepState,
+    Verdict,
+    snapshot,
+)
+
+__all__ = [
+    "FORMAT", "Attempt", "ConfigRecord", "ConfigState", "Ledger", "SeedResult", "SeedState", "SweepState", "Verdict",
+    "sweeps",
+]  # fmt: skip
+
+FORMAT = 1
+"""Layout written here. A sweep with a higher number is refused."""
+READERS = 16
+"""Objects read at once; on an object store each read is a round trip."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_SEED = re.compile(r"configs/[0-9a-f]{8}/seed-\d+")
+_OBJECT = re.compile(r"configs/[0-9a-f]{8}/(?:config|verdict|seed-\d+/(?:result|attempt-\d+))\.json")
+
+
+def sweeps(storage: str | Path) -> tuple[str, ...]:
+    """Name the sweeps in ``storage``, sorted."""
+    objects = Objects.at(storage)
+    return tuple(name for name in sorted(objects.walk(recursive=False)) if objects.exists(f"{name}/sweep.json"))
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One sweep on its storage.
+
+    Processes may write different seeds at once, and anyone may read meanwhile; one process at a time writes a seed.
+    """
+
+    storage: str
+    name: str
+    sweep: Mapping[str, Any]
+    """The record of the sweep, with its ``format``."""
+    objects: Objects
+
+    @classmethod
+    def create(cls, storage: str | Path, sweep: str, record: Mapping[str, Any]) -> Self:
+        """Begin a sweep. Raises LedgerError if it exists or its name is not a plain folder name."""
+        objects = Objects.at(storage).below(_plain("sweep", sweep))
+        if objects.exists("sweep.json"):
+            raise LedgerError(f"sweep {sweep} exists in {storage}: go on with `--resume {sweep}`, or name another")
+        data = encode("sweep.json", {**record, "format": FORMAT})
+        objects.put("sweep.json", data)
+        return cls(str(storage), sweep, decode("sweep.json", data), objects)
+
+    @classmethod
+    def open(cls, storage: str | Path, sweep: str) -> Self:
+        """Go on with a sweep. Raises LedgerError if it is absent, naming those that exist, or of a newer format."""
+        objects = Objects.at(storage).below(_plain("sweep", sweep))
+        try:
+            record = decode("sweep.json", objects.get("sweep.json"))
+        except FileNotFoundError:
+            there = ", ".join(sweeps(storage)) or "none"
+            raise LedgerError(f"no sweep {sweep} in {storage}; sweeps there: {there}") from None
+        if not isinstance(record.get("format"), int) or record["format"] > FORMAT:
+            raise LedgerError(f"sweep {sweep} has format={record.get('format')}, known up to {FORMAT}: update par")
+        return cls(str(storage), sweep, record, objects)
+
+    def folder(self, config: str, seed: int) -> str:
+        """Return the folder of a seed: an absolute local path, or a URI of the storage's kind."""
+        place = self.objects.below(_seed(config, seed)).root
+        if isinstance(self.objects.filesystem, LocalFileSystem):
+            return place
+        uri = urlsplit(self.storage)
+        return uri._replace(path=f"{uri.path.rstrip('/')}/{self.name}/{_seed(config, seed)}").geturl()
+
+    def add_config(self, record: ConfigRecord) -> None:
+        """Write a proposal. Raises LedgerError if another one has its id: ask the search for a different one."""
+        self._write_once(f"configs/{record.id}/config.json", record)
+
+    def begin_attempt(self, config: str, seed: int, record: Mapping[str, Any]) -> int:
+        """Write the start of a life of the seed and return its number, counted from 1."""
+        self._require(config)
+        names = [path.rpartition("/")[2] for path in self.objects.walk(_seed(config, seed), recursive=False)]
+        number = 1 + max((int(m[1]) for name in names if (m := re.fullmatch(r"attempt-(\d+)\.json", name))), default=0)
+        path = f"{_seed(config, seed)}/attempt-{number}.json"
+        self.objects.put(path, encode(path, record))
+        return number
+
+    def end_attempt(self, config: str, seed: int, attempt: int, record: Mapping[str, Any]) -> None:
+        """Add ``record``, which has an ``end``, to the attempt. Raises LedgerError if it has not, or it ended before."""
+        path = f"{_seed(config, seed)}/attempt-{attempt}.json"
+        if "end" not in record:
+            raise LedgerError(f"{path}: the record has no end; give the time at which the attempt ended")
+        begun = self._load(path)
+        data = encode(path, {**begun, **record})
+        if "end" in begun and begun != decode(path, data):
+            raise LedgerError(f"{path} ended at {begun['end']} already: begin another attempt")
+        self.objects.put(path, data)
+
+    def write_bytes(self, config: str, seed: int, name: str, data: bytes) -> None:
+        """Put a file, such as accuracy.parquet, beside the result. Write it first: a result says that all is there."""
+        if _plain("file", name).endswith(".json"):
+            raise LedgerError(f"file={name}: JSON objects are the ledger's own; choose another ending")
+        self._require(config)
+        self.objects.put(f"{_seed(config, seed)}/{name}", data)
+
+    def finish(self, config: str, seed: int, result: SeedResult) -> None:
+        """Write the result: the seed is done. Raises LedgerError if it is done with a different one."""
+        self._require(config)
+        self._write_once(f"{_seed(config, seed)}/result.json", result)
+
+    def give_verdict(self, config: str, verdict: Verdict) -> None:
+        """Write what the search is told. Raises LedgerError if it was told something else."""
+        self._require(config)
+        self._write_once(f"configs/{config}/verdict.json", verdict)
+
+    def read(self) -> SweepState:
+        """Rebuild the sweep's state: one recursive listing, then each object once.
+
+        Raises LedgerError that names an object which is damaged or missing.
+        """
+        listed = {path for path in self.objects.walk("configs", recursive=True) if _OBJECT.fullmatch(path)}
+        # A listing is no snapshot: it may show a seed and miss the configuration, which was written before it.
+        paths = sorted(listed | {f"configs/{path.split('/')[1]}/config.json" for path in listed})
+        with ThreadPoolExecutor(READERS) as pool:
+            return snapshot(self.sweep, dict(zip(paths, pool.map(self._load, paths), strict=True)))
+
+    def _load(self, path: str) -> dict[str, Any]:
+        try:
+            return decode(path, self.objects.get(path))
+        except FileNotFoundError:
+            raise LedgerError(f"{path} is missing in sweep {self.name}: restore it or remove its folder") from None
+
+    def _require(self, config: str) -> None:
+        if not self.objects.exists(f"configs/{config}/config.json"):
+            raise LedgerError(f"configuration {config} is not in sweep {self.name}: add it first")
+
+    def _write_once(self, path: str, record: Record) -> None:
+        if not _OBJECT.fullmatch(path):
+            raise LedgerError(f"{path} is no place in the ledger: take the id from the configuration's fingerprint")
+        data = encode(path, record.to_dict())
+        if not self.objects.exists(path):
+            self.objects.put(path, data)
+        elif record.from_dict(self._load(path)) != record.from_dict(decode(path, data)):
+            raise LedgerError(f"{path} in sweep {self.name} is written with other content, and it is final")
+
+
+def _seed(config: str, seed: int) -> str:
+    """Path of a seed's folder."""
+    path = f"configs/{config}/seed-{seed}"
+    if not _SEED.fullmatch(path):
+        raise LedgerError(f"{path} is no place for a seed: give a configuration's id and a seed from 0 on")
+    return path
+
+
+def _plain(what: str, name: str) -> str:
+    if not _PLAIN.fullmatch(name):
+        raise LedgerError(
+            f"{what}={name!r} must be a plain name: 1 to 100 of A-Z a-z 0-9 . _ -, a letter or digit first"
+        )
+    return name

@@ -1,0 +1,174 @@
+"""What the ledger's objects hold, and the state of a sweep that is rebuilt from them."""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Self
+
+from par.config import RunConfig
+from par.errors import LedgerError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What one JSON object holds. Fields that only a newer version knows are ignored."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields by name, as written."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Build from what was read. Raises LedgerError that names the fields that are missing."""
+        needed = {f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING}
+        if missing := needed - values.keys():
+            raise LedgerError(f"{cls.__name__} lacks {', '.join(sorted(missing))}: restore the object from a copy")
+        return cls(**{f.name: values[f.name] for f in fields(cls) if f.name in values})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigRecord(Record):
+    """One proposal of the search."""
+
+    id: str
+    """First 8 hex digits of RunConfig.fingerprint()."""
+    number: int
+    """Position in the order of proposals."""
+    backbone: str
+    suggested: Mapping[str, Any]
+    """Dotted keys that the search chose, with their values."""
+    run: Mapping[str, Any]
+    """The whole RunConfig without its seed, nested."""
+
+    @classmethod
+    def of(cls, run: RunConfig, *, number: int, suggested: Mapping[str, Any]) -> Self:
+        """Record ``run`` under the id that its fingerprint gives."""
+        plain = run.model_dump(mode="json", exclude={"seed"})
+        return cls(id=run.fingerprint()[:8], number=number, backbone=run.backbone, suggested=suggested, run=plain)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedResult(Record):
+    """How a seed ended: with metrics, or with a final failure, which is a result, too."""
+
+    metrics: Mapping[str, float]
+    """Finite numbers by metric name."""
+    failure: str | None = None
+    """A FailureKind."""
+    message: str = ""
+    """What the failure said."""
+    step: int = 0
+    """Optimizer steps taken."""
+
+    def score(self, metric: str) -> float:
+        """Value of ``metric``; 0 for a failed seed. Raises LedgerError if it was not measured."""
+        if self.failure is not None:
+            return 0.0
+        if metric not in self.metrics:
+            raise LedgerError(f"the result has no metric {metric}: choose one of {', '.join(sorted(self.metrics))}")
+        return self.metrics[metric]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict(Record):
+    """What the search was told about a configuration."""
+
+    score: float
+    seeds: tuple[int, ...]
+    """Seeds that the score aggregates."""
+    stage: str = "search"
+    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Other aggregates over these seeds, by metric name."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seeds", tuple(self.seeds))
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One life of a seed."""
+
+    number: int
+    record: Mapping[str, Any]
+
+    @property
+    def ended(self) -> bool:
+        """False while it runs, and for ever if it died without a word."""
+        return "end" in self.record
+
+
+@dataclass(frozen=True, slots=True)
+class SeedState:
+    """A seed that has begun."""
+
+    attempts: tuple[Attempt, ...]
+    """In order of number."""
+    result: SeedResult | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigState:
+    """A configuration, its seeds by number, and what the search was told."""
+
+    record: ConfigRecord
+    seeds: Mapping[int, SeedState]
+    verdict: Verdict | None
+
+    @property
+    def id(self) -> str:
+        """First 8 hex digits of the fingerprint."""
+        return self.record.id
+
+    @property
+    def results(self) -> dict[int, SeedResult]:
+        """Results of the seeds that are done, by seed."""
+        return {seed: state.result for seed, state in self.seeds.items() if state.result is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class SweepState:
+    """The sweep at the time of reading. Configurations are in order of their number."""
+
+    sweep: Mapping[str, Any]
+    configs: tuple[ConfigState, ...]
+
+
+_RECORDS: Mapping[str, type[Record]] = {"config.json": ConfigRecord, "result.json": SeedResult, "verdict.json": Verdict}
+
+
+def snapshot(sweep: Mapping[str, Any], objects: Mapping[str, Mapping[str, Any]]) -> SweepState:
+    """Build the state of a sweep from its objects by path, in whatever order they come.
+
+    Raises LedgerError that names an object which lacks a field.
+    """
+    tree: dict[str, dict[str, Any]] = {}
+    for path, values in objects.items():
+        _, config, *folders, name = path.split("/")
+        node = tree.setdefault(config, {})
+        for folder in folders:
+            node = node.setdefault(folder, {})
+        node[name] = _parse(path, name, values)
+    configs = sorted(map(_config_state, tree.values()), key=lambda config: (config.record.number, config.id))
+    return SweepState(sweep, tuple(configs))
+
+
+def _parse(path: str, name: str, values: Mapping[str, Any]) -> Record | Attempt:
+    if name not in _RECORDS:
+        return Attempt(int(name.removeprefix("attempt-").removesuffix(".json")), values)
+    try:
+        return _RECORDS[name].from_dict(values)
+    except LedgerError as fault:
+        raise LedgerError(f"{path}: {fault}") from None
+
+
+def _config_state(folder: Mapping[str, Any]) -> ConfigState:
+    seeds = {int(name.removeprefix("seed-")): sub for name, sub in folder.items() if name.startswith("seed-")}
+    return ConfigState(
+        record=folder["config.json"],
+        seeds={seed: _seed_state(seeds[seed]) for seed in sorted(seeds)},
+        verdict=folder.get("verdict.json"),
+    )
+
+
+def _seed_state(folder: Mapping[str, Any]) -> SeedState:
+    attempts = [record for record in folder.values() if isinstance(record, Attempt)]
+    return SeedState(tuple(sorted(attempts, key=lambda attempt: attempt.number)), folder.get("result.json"))

@@ -1,0 +1,150 @@
+"""A search space: what a sweep compares, and why. Loads without torch."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from par.config import RunConfig
+from par.errors import ConfigError, SpaceError
+from par.study.conditions import holds, parents_first, walk
+from par.study.domains import Domain
+from par.study.draft import Draft, read_draft
+from par.study.located import Fault, locate, read_text, refusal
+from par.study.validity import judge
+
+GRID_LIMIT = 10_000
+"""Most combinations of a grid, for each backbone."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Space:
+    """A search space that has been checked: each of its samples is a valid RunConfig on each of its backbones."""
+
+    question: str
+    """What the sweep is to answer."""
+    cost: str
+    """What it takes, in words; may be empty."""
+    backbones: tuple[str, ...]
+    fixed: Mapping[str, object]
+    """Settings that every run shares, by dotted key."""
+    search: Mapping[str, Domain]
+    """Settings that are searched, by dotted key."""
+    configurations: int
+    """Proposals in total, over all backbones."""
+    seeds: int
+    """Runs of each configuration."""
+    sampler: str
+    """tpe, random or grid."""
+    sampler_seed: int
+    score: str
+    """The metric that ranks seeds, one of par.metrics.SCORES."""
+    name: str
+    """The file's name without its ending."""
+    text: str
+    """The file as it was read."""
+
+    def ordered(self) -> list[tuple[str, Domain]]:
+        """The domains in the order of the file, but each after those that its condition names."""
+        return parents_first(self.search)
+
+    def is_active(self, key: str, suggested: Mapping[str, object]) -> bool:
+        """Whether ``key`` is searched, given the values of the domains before it in ordered()."""
+        return holds(self.search[key].when, {**self.fixed, **suggested})
+
+    def grid(self) -> list[dict[str, object]]:
+        """Every combination of searched values, for one backbone. Raises SpaceError if they cannot be listed."""
+        try:
+            return _combinations(self.search, self.fixed)
+        except ConfigError as fault:
+            raise SpaceError(f"{self.name}: {fault}") from None
+
+    def run_config(self, backbone: str, suggested: Mapping[str, object], seed: int) -> RunConfig:
+        """The run of one seed of one proposal."""
+        return RunConfig.from_dotted({**self.fixed, **suggested, "backbone": backbone, "seed": seed})
+
+    def meaning(self) -> dict[str, object]:
+        """All that decides which runs are made and how they are ranked, as JSON values; question and cost do not."""
+        meaning = {
+            "backbones": self.backbones,
+            "fixed": self.fixed,
+            "search": {key: str(domain) for key, domain in self.search.items()},
+            "configurations": self.configurations,
+            "seeds": self.seeds,
+            "sampler": self.sampler,
+            "sampler_seed": self.sampler_seed,
+            "score": self.score,
+        }
+        return json.loads(json.dumps(meaning))
+
+    def fingerprint(self) -> str:
+        """Sixteen hex digits that name the meaning: comments, wording and the order of keys leave it alone."""
+        return hashlib.sha256(json.dumps(self.meaning(), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def load_space(path: Path | str) -> Space:
+    """Read and check a search space file. Raises one SpaceError that lists every fault as ``path:LINE: message``."""
+    path, faults = Path(path), []
+    text = read_text(path)
+    root = locate(text, faults)
+    if root is None or not isinstance(root.value, dict):
+        message = "the file is not a mapping: open it with question, backbones and search"
+        raise refusal(path, faults if root is None else [*faults, Fault(root.line, message)])
+    draft = read_draft(root, faults)
+    judge(draft, faults)
+    configurations = _configurations(draft, faults)
+    if faults:
+        raise refusal(path, faults)
+    return Space(
+        question=draft.question,
+        cost=draft.cost,
+        backbones=draft.backbones,
+        fixed={key: entry.plain() for key, entry in draft.fixed.items()},
+        search=draft.searched,
+        configurations=configurations,
+        seeds=draft.seeds,
+        sampler=draft.sampler,
+        sampler_seed=draft.sampler_seed,
+        score=draft.score,
+        name=path.stem,
+        text=text,
+    )
+
+
+def _configurations(draft: Draft, faults: list[Fault]) -> int:
+    """Proposals over all backbones; what is wrong with the number, or with a grid, is appended to ``faults``."""
+    wanted, backbones = draft.configurations, len(draft.backbones)
+    if draft.sampler != "grid":
+        if wanted is not None and wanted < backbones:
+            message = f"configurations={wanted} leaves some of the {backbones} backbones without one: raise it"
+            faults.append(Fault(draft.lines["configurations"], message))
+        return wanted or 0
+    for key, domain in draft.domains.items():
+        try:
+            domain.levels()
+        except ConfigError as fault:
+            faults.append(Fault(draft.lines[key], f"{key}: {fault}"))
+    if faults:
+        return 0
+    values = {key: entry.plain() for key, entry in draft.fixed.items()}
+    try:
+        size = len(_combinations(draft.searched, values))
+    except ConfigError as fault:
+        faults.append(Fault(draft.lines["search"], str(fault)))
+        return 0
+    total = size * backbones
+    if wanted not in (None, total):
+        count = f"{size} combinations x {backbones} backbones = {total}"
+        message = f"configurations={wanted}, but the grid has {count}: remove the field, or set it to {total}"
+        faults.append(Fault(draft.lines["configurations"], message))
+    return total
+
+
+def _combinations(search: Mapping[str, Domain], fixed: Mapping[str, object]) -> list[dict[str, object]]:
+    """Every combination of searched values. Raises ConfigError if they cannot be listed, or are too many."""
+    rows = list(islice(walk(parents_first(search), lambda domain: domain.levels(), fixed), GRID_LIMIT + 1))
+    if len(rows) > GRID_LIMIT:
+        raise ConfigError(f"the grid has more than {GRID_LIMIT} combinations: use sampler tpe or random")
+    return [{key: row[key] for key in search if key in row} for row in rows]

@@ -1,0 +1,152 @@
+"""Whether every run that a space can propose is a valid RunConfig, and if not why. Loads without torch."""
+
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import combinations, islice, product
+from typing import Any
+
+from pydantic import ValidationError
+
+from par.config import RunConfig, explain, nest
+from par.study.conditions import agree, holds, parents_first, requirements, walk, with_parents
+from par.study.domains import OPTIONS, Choice, Domain, is_end
+from par.study.draft import Draft
+from par.study.keys import KEYS
+from par.study.located import Fault, Located
+
+EXHAUSTIVE = 4096
+"""Most combinations of probes that are all checked; of more, every pair of probes and as many drawn at random."""
+KEY = re.compile(rf"(?<![\w.])({'|'.join(sorted(map(re.escape, KEYS), key=len, reverse=True))})(?![\w.])")
+
+Columns = Sequence[tuple[str, Domain]]
+"""Keys with the values that are checked, parents first."""
+
+
+def judge(draft: Draft, faults: list[Fault]) -> None:
+    """Append every value, and every combination of values, that a run would refuse; each kind of fault once."""
+    fixed: dict[str, object] = {}
+    for key, entry in draft.fixed.items():
+        message = _objection(key, entry.plain())
+        if message is None:
+            fixed[key] = entry.plain()
+        elif not isinstance(entry.value, dict):
+            faults.append(Fault(entry.line, message))
+    probes: dict[str, Domain] = {}
+    for key, entry in draft.search.items():
+        good = _good_values(key, _candidates(entry, draft.domains.get(key)), faults)
+        if good and key in draft.searched:
+            probes[key] = Choice(good, when=draft.searched[key].when)
+    probes = with_parents(probes, fixed)
+    backbones: dict[str, Domain] = {"backbone": Choice(draft.backbones)} if draft.backbones else {}
+    columns = parents_first(backbones | probes)
+    missing = (draft.fixed.keys() | draft.search.keys() | {"backbone"}) - fixed.keys() - dict(columns).keys()
+    for keys, message in _disagreements(columns, fixed, missing):
+        line = next((draft.lines[key] for key in keys if key in draft.lines), draft.lines.get("backbones", 1))
+        searched = " or ".join(key for key in keys if key in draft.search)
+        faults.append(Fault(line, f"{message}; under search, narrow {searched}" if searched else message))
+
+
+def _candidates(entry: Located, domain: Domain | None) -> Iterator[tuple[int, Any]]:
+    """Yield the values to check one by one, with their lines; of a faulty domain those that are no fault of it."""
+    kind = next((name for name in OPTIONS if name in entry.value), None) if isinstance(entry.value, dict) else None
+    if kind is None:
+        return
+    written = entry.value[kind]
+    if domain is not None and not isinstance(domain, Choice):
+        yield from ((written.line, probe) for probe in domain.probes())
+    elif isinstance(written.value, list):
+        log = "log" in entry.value
+        items = ((item.line, item.plain()) for item in written.value)
+        yield from (item for item in items if kind == "choice" or is_end(kind, item[1], log=log))
+
+
+def _good_values(key: str, candidates: Iterator[tuple[int, Any]], faults: list[Fault]) -> tuple[Any, ...]:
+    """The values that a run may take; the others are appended to ``faults``, those of one line for one reason once."""
+    good, reasons = [], set()
+    for line, value in candidates:
+        message = _objection(key, value)
+        if message is None:
+            good.append(value)
+            continue
+        reason = (line, message.removeprefix(f"{key}={value!r}"))
+        if reason not in reasons:
+            faults.append(Fault(line, message))
+        reasons.add(reason)
+    return tuple(good)
+
+
+def _objection(key: str, value: object) -> str | None:
+    """Why a run refuses ``value`` whatever the other settings are; None if it may be right."""
+    try:
+        RunConfig.model_validate(nest({key: value}), strict=True)
+    except ValidationError as fault:
+        for where, message in explain(fault):
+            if where == key or where.startswith(f"{key}."):
+                return message if key in message else f"{key}={value!r}: {message}"
+    return None
+
+
+def _disagreements(
+    columns: Columns, fixed: Mapping[str, object], missing: Set[str]
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the keys and the message of the first combination that breaks each rule between settings.
+
+    A rule is known by the keys that its message names. One that names a ``missing`` key has been tried on a default
+    that the file does not mean, and is left out.
+    """
+    broken: set[frozenset[str]] = set()
+    for row in _rows(columns, fixed):
+        for message in _complaints(row, missing):
+            keys = tuple(dict.fromkeys(KEY.findall(message)))
+            if frozenset(keys) not in broken:
+                broken.add(frozenset(keys))
+                yield keys, message
+
+
+def _complaints(row: Mapping[str, object], missing: Set[str]) -> Iterator[str]:
+    """Yield what a run says about the whole row. A part at odds with itself hides the rest: then ask without it."""
+    try:
+        RunConfig.model_validate(nest(row), strict=True)
+    except ValidationError as fault:
+        found = list(explain(fault))
+    else:
+        return
+    for message in (sentence for _, text in found for sentence in text.split("; ")):
+        if missing.isdisjoint(KEY.findall(message)):
+            yield message
+    parts = tuple(f"{part}." for part, _ in found if part)
+    hidden = {key for key in row if key.startswith(parts)} if parts else set()
+    if hidden:
+        yield from _complaints({key: value for key, value in row.items() if key not in hidden}, missing | hidden)
+
+
+def _rows(columns: Columns, fixed: Mapping[str, object]) -> Iterator[dict[str, object]]:
+    """Yield every combination of the columns' values, or enough of them to show any three values together."""
+    every = list(islice(walk(columns, lambda domain: domain.ends(), fixed), EXHAUSTIVE + 1))
+    if len(every) <= EXHAUSTIVE:
+        yield from every
+        return
+    rng = random.Random(0)
+    yield from _pairs(columns, fixed, rng)
+    yield from (_draw(columns, fixed, {}, rng) for _ in range(EXHAUSTIVE))
+
+
+def _pairs(columns: Columns, fixed: Mapping[str, object], rng: random.Random) -> Iterator[dict[str, object]]:
+    """Yield a row for every two values that can be met together, the rest of it drawn at random."""
+    search = dict(columns)
+    needs = {key: requirements(key, search, fixed) or {} for key in search}
+    for (a, left), (b, right) in combinations(columns, 2):
+        for pair in ({a: x, b: y} for x, y in product(left.ends(), right.ends())):
+            if agree(needs[a], needs[b]) and agree(needs[a] | needs[b], pair):
+                yield _draw(columns, fixed, needs[a] | needs[b] | pair, rng)
+
+
+def _draw(
+    columns: Columns, fixed: Mapping[str, object], wanted: Mapping[str, object], rng: random.Random
+) -> dict[str, object]:
+    row = dict(fixed)
+    for key, domain in columns:
+        if holds(domain.when, row):
+            row[key] = wanted[key] if key in wanted else rng.choice(domain.ends())
+    return row

@@ -1,0 +1,1 @@
+"""Training a looped model."""

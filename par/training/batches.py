@@ -1,0 +1,96 @@
+"""The batches of a run: pure functions of (settings, seed, step), cut the same way whatever the number of workers."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from par.config import RunConfig
+from par.model.looped import Iterations
+from par.model.packing import Branches, Packed, branch_rows, pack
+from par.tasks.groups import GroupTask
+from par.tasks.prompts import Prompts, Rendering
+from par.tasks.streams import Split, examples
+from par.training.chance import Stream, generator
+from par.training.depth import StepDepth, draw_boxes, draw_depth, draw_lengths
+from par.training.halting import extra_negative, halting_targets
+from par.training.objectives import Targets, answered_iterations
+from par.training.stretch import draw_factor
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """One forward pass of one worker."""
+
+    packed: Packed
+    plan: Iterations
+    targets: Targets
+
+    def to(self, device: torch.device) -> "MicroBatch":
+        """The same tensors on a device."""
+        reset = None if self.plan.reset is None else self.plan.reset.to(device)
+        return MicroBatch(self.packed.to(device), replace(self.plan, reset=reset), self.targets.to(device))
+
+
+class Batches:
+    """The training stream of one seed."""
+
+    def __init__(self, run: RunConfig, task: GroupTask, rendering: Rendering) -> None:
+        self.run, self.task, self.rendering = run, task, rendering
+        self.yes_no = (rendering.yes, rendering.no) if run.halting.mode == "learned" else ()
+
+    def depth(self, step: int) -> StepDepth:
+        """Operations and iterations of a step."""
+        return draw_depth(self.run, step)
+
+    def micro_batches(self, step: int, *, rank: int = 0, workers: int = 1) -> Iterator[MicroBatch]:
+        """Yield the forward passes of one worker: its contiguous share of the global batch, in sample order."""
+        depth, branches = self.depth(step), self._branches(step)
+        share = self.run.train.batch_size // workers
+        size = self.run.train.micro_batch or share
+        answered = answered_iterations(self.run, depth.iterations)
+        extra = extra_negative(self.run, step, depth.iterations)
+        kept = answered if extra is None else (extra, *answered)
+        halt_KBN, halt_weights_KBN = halting_targets(self.run, kept, branches.operations_BN)
+        weights_K = np.isin(kept, answered) / (len(answered) * branches.operations_BN.size)
+        reset_RBN = self._reset(step, depth.iterations, branches)
+        for start in range(rank * share, (rank + 1) * share, size):
+            part = slice(start, min(start + size, (rank + 1) * share))
+            asked = Branches(branches.operations_BN[part], branches.boxes_BN[part])
+            prompts = self._prompts(step, part, depth.operations)
+            packed = pack(prompts, asked, self.yes_no).stretched(draw_factor(self.run, step))
+            reset = None if reset_RBN is None else branch_rows(torch.from_numpy(reset_RBN[:, part]), packed)
+            answers_KBN = torch.from_numpy(np.stack([self._answers(prompts, asked, k) for k in kept]))
+            targets = Targets(
+                answers_KBN,
+                torch.from_numpy(weights_K).float()[:, None, None].expand(answers_KBN.shape),
+                torch.from_numpy(halt_KBN[:, part]),
+                torch.from_numpy(halt_weights_KBN[:, part]).float(),
+            )
+            window = self.run.recurrence.gradient_window
+            yield MicroBatch(packed, Iterations(count=depth.iterations, keep=kept, window=window, reset=reset), targets)
+
+    def _branches(self, step: int) -> Branches:
+        lengths_BP = draw_lengths(self.run, step, self.depth(step))
+        if self.run.train.branches.boxes == "one":
+            return Branches(lengths_BP, draw_boxes(self.run, step, self.task.boxes))
+        return Branches.all_boxes(lengths_BP, self.task.boxes)
+
+    def _prompts(self, step: int, part: slice, operations: int) -> Prompts:
+        first = step * self.run.train.batch_size
+        indices = np.arange(first + part.start, first + part.stop)
+        drawn = examples(self.task, seed=self.run.seed, split=Split.TRAIN, indices=indices, depth=operations)
+        return self.rendering.render(drawn)
+
+    def _answers(self, prompts: Prompts, asked: Branches, iteration: int) -> np.ndarray:
+        """Answer targets (B, N) at one iteration: progress after c·k operations, or the final answer."""
+        completed = self.run.recurrence.step_size * iteration if self.run.objective == "progress" else np.iinfo(int).max
+        return asked.targets(prompts, completed)
+
+    def _reset(self, step: int, iterations: int, branches: Branches) -> np.ndarray | None:
+        """(R, B, N) booleans of the whole batch: query branches that start an iteration from e."""
+        if not self.run.train.query_reset:
+            return None
+        rng = generator(Stream.RESET, self.run.seed, step)
+        return rng.random((iterations, *branches.operations_BN.shape), dtype=np.float32) < self.run.train.query_reset

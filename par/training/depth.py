@@ -1,0 +1,63 @@
+"""Depth schedules: how many operations d and iterations R a step has."""
+
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from par.config import RunConfig, ScheduleConfig
+from par.training.chance import Stream, generator
+
+HOLD_SIGMA = 0.5
+"""Spread of the log-normal rate of the hold schedule (algorithm §5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepDepth:
+    """One step's draw."""
+
+    operations: int
+    """Operations in every prompt of the batch."""
+    iterations: int
+    """R."""
+    one_depth: bool
+    """True where every prompt is asked for all of its operations; False where each branch draws its own prefix."""
+
+
+def draw_depth(run: RunConfig, step: int) -> StepDepth:
+    """Draw d and R: a pure function of (settings, seed, step), equal on every rank and after a resume."""
+    rng = generator(Stream.DEPTH, run.seed, step)
+    d_train, c = run.task.train_depth, run.recurrence.step_size
+    d = int(rng.integers(1, d_train + 1))
+    if run.schedule.kind == "forced":
+        return StepDepth(d, ceil(d / c) + int(rng.integers(run.schedule.overrun + 1)), True)
+    iterations = _free_iterations(run.schedule, rng)
+    if run.schedule.kind == "hold" and run.train.branches.prefixes > 1:
+        return StepDepth(d_train, iterations, False)
+    return StepDepth(d, iterations, True)
+
+
+def _free_iterations(schedule: ScheduleConfig, rng: np.random.Generator) -> int:
+    """R of the schedules that do not look at d: constant, uniform, or heavy-tailed with the configured mean."""
+    if schedule.kind == "fixed":
+        return int(schedule.iterations)
+    if schedule.kind == "random":
+        return int(rng.integers(1, int(schedule.iterations) + 1))
+    rate = (schedule.iterations - 1) * rng.lognormal(-(HOLD_SIGMA**2) / 2, HOLD_SIGMA)
+    return 1 + int(rng.poisson(rate))
+
+
+def draw_lengths(run: RunConfig, step: int, depth: StepDepth) -> np.ndarray:
+    """Prefix lengths (batch, prefixes) in operations; the first is the whole prompt where the batch has one depth."""
+    rng = generator(Stream.LENGTHS, run.seed, step)
+    shape = (run.train.batch_size, run.train.branches.prefixes)
+    lengths = rng.integers(1, depth.operations + 1, size=shape)
+    if depth.one_depth:
+        lengths[:, 0] = depth.operations
+    return lengths
+
+
+def draw_boxes(run: RunConfig, step: int, boxes: int) -> np.ndarray:
+    """One box (batch, prefixes) for every prefix: the question of ``branches.boxes: one``."""
+    rng = generator(Stream.BOXES, run.seed, step)
+    return rng.integers(boxes, size=(run.train.batch_size, run.train.branches.prefixes))

@@ -1,0 +1,28 @@
+"""Targets of learned halting: Yes once the computation is complete, both classes with equal weight."""
+
+import numpy as np
+
+from par.config import RunConfig
+from par.training.chance import Stream, generator
+
+
+def extra_negative(run: RunConfig, step: int, iterations: int) -> int | None:
+    """One iteration before the gradient window that serves as a further No; None where there is none before it."""
+    before = iterations - run.recurrence.gradient_window
+    if run.halting.mode == "forced" or before < 1:
+        return None
+    return int(generator(Stream.HALTING, run.seed, step).integers(1, before + 1))
+
+
+def halting_targets(run: RunConfig, kept: tuple[int, ...], lengths_BN: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Yes (1) or No (0) and its weight, both (K, B, N), for the whole batch.
+
+    Yes iff c·k operations reach the branch's length. The Yes weights add up to 1/2 and so do the No weights; a class
+    without a member adds nothing.
+    """
+    completed_K = run.recurrence.step_size * np.array(kept)
+    yes_KBN = completed_K[:, None, None] >= lengths_BN
+    n_yes = int(yes_KBN.sum())
+    n_no = yes_KBN.size - n_yes
+    weights_KBN = np.where(yes_KBN, 0.5 / max(n_yes, 1), 0.5 / max(n_no, 1))
+    return yes_KBN.astype(np.int64), weights_KBN

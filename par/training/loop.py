@@ -1,0 +1,104 @@
+"""The training loop: a generator of reports. Saving, logging and stopping belong to whoever listens."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from math import isfinite
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh
+
+from par.config import RunConfig
+from par.errors import DivergedError
+from par.model.build import build_model, build_rendering
+from par.tasks.groups import parse_task
+from par.training.batches import Batches
+from par.training.chance import Stream, integer_seed
+from par.training.objectives import weighted_loss
+from par.training.optim import build_optimizers, clip_gradients, rate_factor, set_rate
+from par.training.parallel import device_of_this_worker, gradients_reduced, shard, summed, workers
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepReport:
+    """One optimizer step."""
+
+    step: int
+    """Steps done, this one included."""
+    loss: float
+    """Mean over the targets of the global batch, nats."""
+    grad_norm: float
+    """Global norm before clipping."""
+    rate_factor: float
+    """Share of the peak learning rates."""
+    iterations: int
+    """R of this step."""
+    drift: float
+    """rms(s_R) / rms(s_1) before rescaling, mean over real tokens."""
+    seconds: float
+
+    def row(self) -> dict[str, Any]:
+        """The report as one flat record."""
+        return asdict(self)
+
+
+class Trainer:
+    """A model in training: parameters, optimizer state and the step they stand at.
+
+    The same settings give the same updates whatever the number of workers and the micro-batch.
+    """
+
+    def __init__(self, run: RunConfig, mesh: DeviceMesh | None = None) -> None:
+        self.run, self.mesh, self.step = run, mesh, 0
+        self.device = device_of_this_worker()
+        self.rendering = build_rendering(run)
+        self.batches = Batches(run, parse_task(run.task.name), self.rendering)
+        self.model = build_model(run, self.rendering, seed=integer_seed(Stream.INITIALISATION, run.seed)).to(self.device)
+        shard(self.model, mesh)
+        self.optimizers = build_optimizers(self.model, run.optim)
+
+    def steps(self) -> Iterator[StepReport]:
+        """Yield one report per optimizer step until the run is over.
+
+        Raises DivergedError before a non-finite loss or gradient reaches the parameters.
+        """
+        while self.step < self.run.train.steps:
+            started = perf_counter()
+            loss, drift = self._forward_backward()
+            grad_norm = float(clip_gradients(self.model, self.run.optim.clip))
+            iterations = self.batches.depth(self.step).iterations
+            if not (isfinite(loss) and isfinite(grad_norm)):
+                raise DivergedError.at(self.step + 1, loss, grad_norm, iterations)
+            factor = rate_factor(self.run.optim, self.run.train, self.step)
+            self._update(factor)
+            self.step += 1
+            yield StepReport(
+                step=self.step, loss=loss, grad_norm=grad_norm, rate_factor=factor, iterations=iterations, drift=drift,
+                seconds=perf_counter() - started,
+            )  # fmt: skip
+
+    def _forward_backward(self) -> tuple[float, float]:
+        """Accumulate the gradients of the global batch; return its loss and its mean drift."""
+        rank, size = workers(self.mesh)
+        micro_batches = list(self.batches.micro_batches(self.step, rank=rank, workers=size))
+        totals = torch.zeros(2, device=self.device)
+        for number, micro in enumerate(micro_batches, start=1):
+            micro = micro.to(self.device)
+            with gradients_reduced(self.model, now=number == len(micro_batches)):
+                logits_KBNC, drift = self.model(micro.packed, micro.plan)
+                loss = weighted_loss(logits_KBNC, micro.targets, halting_weight=self._halting_weight)
+                (loss * size).backward()  # FSDP averages over the workers; the loss is a share of the global mean
+            totals += torch.stack([loss.detach(), drift / (len(micro_batches) * size)])
+        loss, drift = summed(totals, self.mesh).tolist()
+        return loss, drift
+
+    def _update(self, factor: float) -> None:
+        set_rate(self.optimizers, factor)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+
+    @property
+    def _halting_weight(self) -> float:
+        return self.run.halting.weight if self.run.halting.mode == "learned" else 0.0

@@ -1,0 +1,57 @@
+"""What each kept iteration must answer, and how much each answer counts.
+
+Dimension letters: K kept iterations, B prompts, N branches, C candidates.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from par.config import RunConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Targets and weights (K, B, N). The weights of the global batch add up to 1, however it is cut."""
+
+    answers_KBN: Tensor
+    """Index among the prompt's own candidates."""
+    weights_KBN: Tensor
+    halt_KBN: Tensor
+    """1 where the computation is complete (Yes), else 0 (No)."""
+    halt_weights_KBN: Tensor
+    """All zero where halting is not learned."""
+
+    def to(self, device: torch.device) -> Self:
+        """The same tensors on a device."""
+        moved = (self.answers_KBN, self.weights_KBN, self.halt_KBN, self.halt_weights_KBN)
+        return type(self)(*(tensor.to(device, non_blocking=True) for tensor in moved))
+
+
+def answered_iterations(run: RunConfig, iterations: int) -> tuple[int, ...]:
+    """The iterations (1-based) whose read-out has an answer target: the window, or the last one alone."""
+    if run.objective == "final_only":
+        return (iterations,)
+    return tuple(range(max(1, iterations - run.recurrence.gradient_window + 1), iterations + 1))
+
+
+def weighted_loss(logits_KBNC: Tensor, targets: Targets, *, halting_weight: float) -> Tensor:
+    """Cross-entropy in fp32 over the candidates, plus that over (Yes, No) where halting is learned; a scalar in nats.
+
+    The last two candidates are Yes and No if any halting weight is set.
+    """
+    logits_KBNC = logits_KBNC.float()
+    if not halting_weight:
+        return _weighted_cross_entropy(logits_KBNC, targets.answers_KBN, targets.weights_KBN)
+    answers = _weighted_cross_entropy(logits_KBNC[..., :-2], targets.answers_KBN, targets.weights_KBN)
+    no_yes = logits_KBNC[..., [-1, -2]]
+    halting = _weighted_cross_entropy(no_yes, targets.halt_KBN, targets.halt_weights_KBN)
+    return answers + halting_weight * halting
+
+
+def _weighted_cross_entropy(logits_KBNC: Tensor, targets_KBN: Tensor, weights_KBN: Tensor) -> Tensor:
+    losses = cross_entropy(logits_KBNC.flatten(0, -2), targets_KBN.flatten(), reduction="none")
+    return (losses * weights_KBN.flatten()).sum()

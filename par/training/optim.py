@@ -1,0 +1,57 @@
+"""Optimizers and their rate over the run."""
+
+from collections.abc import Iterable, Sequence
+from math import cos, pi
+
+import torch
+from torch import nn
+from torch.optim import AdamW, Muon, Optimizer
+
+from par.config import OptimConfig, TrainConfig
+from par.model.looped import LoopedModel
+
+
+def build_optimizers(model: LoopedModel, cfg: OptimConfig) -> list[Optimizer]:
+    """AdamW with the adapter's own rate; with ``matrices: muon`` a Muon for the layers' matrices beside it."""
+    adapter = list(model.recurrence.adapter.parameters())
+    matrices = _matrices(model) if cfg.matrices == "muon" else []
+    special = {id(p) for p in (*adapter, *matrices)}
+    rest = [p for p in model.parameters() if id(p) not in special]
+    groups = [{"params": rest, "lr": cfg.lr}, {"params": adapter, "lr": cfg.adapter_lr}]
+    optimizers: list[Optimizer] = [AdamW(groups, weight_decay=cfg.weight_decay)]
+    if matrices:
+        optimizers.append(Muon(matrices, lr=cfg.muon_lr, weight_decay=cfg.weight_decay))
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["peak_lr"] = group["lr"]
+    return optimizers
+
+
+def _matrices(model: LoopedModel) -> list[nn.Parameter]:
+    layers: Iterable[nn.Module] = (*model.prelude, *model.recurrence.layers, *model.coda)
+    return [p for layer in layers for p in layer.parameters() if p.dim() == 2]
+
+
+def rate_factor(cfg: OptimConfig, train: TrainConfig, step: int) -> float:
+    """Share of the peak rate at a step (0-based): linear warm-up, then constant, or decaying to 0 at the end."""
+    if step < cfg.warmup_steps:
+        return (step + 1) / cfg.warmup_steps
+    decay_steps = cfg.decay_share * train.steps
+    passed = step - (train.steps - decay_steps)
+    if cfg.decay == "constant" or passed <= 0:
+        return 1.0
+    share = min(1.0, passed / decay_steps)
+    return (1 + cos(pi * share)) / 2 if cfg.decay == "cosine" else 1.0 - share
+
+
+def set_rate(optimizers: Sequence[Optimizer], factor: float) -> None:
+    """Give every parameter group ``factor`` of its peak rate."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["peak_lr"] * factor
+
+
+def clip_gradients(model: nn.Module, limit: float) -> torch.Tensor:
+    """Scale all gradients so that their global norm is at most ``limit``; return the norm before, on the device."""
+    norm = nn.utils.clip_grad_norm_(model.parameters(), limit)
+    return norm.full_tensor() if isinstance(norm, torch.distributed.tensor.DTensor) else norm

@@ -1,0 +1,56 @@
+"""One model on many devices with FSDP2. A single process runs the same code without a mesh."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+
+from par.model.looped import LoopedModel
+
+
+def device_of_this_worker() -> torch.device:
+    """The GPU that this process was given, or the CPU."""
+    return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def data_mesh() -> DeviceMesh | None:
+    """The mesh over all processes of the initialised group; None for a single process."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return None
+    return init_device_mesh(device_of_this_worker().type, (dist.get_world_size(),))
+
+
+def shard(model: LoopedModel, mesh: DeviceMesh | None) -> None:
+    """Shard the parameters in place over ``mesh``.
+
+    Units: embedding and head together (they may share a matrix), each prelude layer, the whole recurrence (so that its
+    weights are gathered once however often it iterates), each coda layer, and what is left in the root.
+    """
+    if mesh is None:
+        return
+    fully_shard([model.embed, model.head], mesh=mesh)
+    for unit in (*model.prelude, model.recurrence, *model.coda, model):
+        fully_shard(unit, mesh=mesh)
+
+
+@contextmanager
+def gradients_reduced(model: LoopedModel, *, now: bool) -> Iterator[None]:
+    """Within: the backward pass reduces the gradients over the workers, or only adds them up locally."""
+    if isinstance(model, FSDPModule):
+        model.set_requires_gradient_sync(now)
+    yield
+
+
+def workers(mesh: DeviceMesh | None) -> tuple[int, int]:
+    """(rank, number of workers); (0, 1) without a mesh."""
+    return (0, 1) if mesh is None else (mesh.get_rank(), mesh.size())
+
+
+def summed(values: torch.Tensor, mesh: DeviceMesh | None) -> torch.Tensor:
+    """The sum of ``values`` over all workers, in place."""
+    if mesh is not None:
+        dist.all_reduce(values, group=mesh.get_group())
+    return values

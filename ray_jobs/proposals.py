@@ -1,0 +1,192 @@
+"""What Tune runs next: the ledger decides on seeds, Optuna proposes configurations, one study per backbone."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import FrozenTrial, Trial, TrialState
+from ray.tune.search import Searcher
+
+from par import metrics as m
+from par.study.domains import Choice, Domain, FloatRange, IntRange
+from par.study.ledger import Ledger
+from par.study.racing import Finished, NewConfiguration, RunSeed, Wait, next_run, verdict_due
+from par.study.records import ConfigRecord, ConfigState, SweepState, Verdict
+from par.study.space import Space
+from par.study.statistics import lower_bound, summary
+
+DUPLICATES = 50
+"""Known proposals in a row after which a backbone's space counts as exhausted."""
+
+
+def distribution(domain: Domain) -> BaseDistribution:
+    """The domain as Optuna sees it."""
+    match domain:
+        case Choice():
+            return CategoricalDistribution(domain.values)
+        case FloatRange():
+            return FloatDistribution(domain.low, domain.high, log=domain.log)
+        case IntRange():
+            return IntDistribution(domain.low, domain.high, log=domain.log, step=domain.step)
+
+
+class BackboneStudy:
+    """One Optuna study in memory, rebuilt from the ledger: verdicts as finished trials, open configurations as running."""
+
+    def __init__(self, space: Space, backbone: str, known: tuple[ConfigState, ...]) -> None:
+        self.space, self.backbone = space, backbone
+        self.trials: dict[str, Trial] = {}
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.study = optuna.create_study(direction="maximize", sampler=self._sampler(len(known)))
+        for config in known:
+            if config.verdict is not None:
+                self.study.add_trial(self._finished(config))
+            else:
+                self.study.enqueue_trial(dict(config.record.suggested))
+                self.trials[config.id] = self._walk()[0]
+
+    def propose(self, number: int, known: set[str]) -> ConfigRecord | None:
+        """A configuration that is not known yet; None once the space has no further one to offer."""
+        if self.space.sampler == "grid":
+            return self._next_of_grid(number, known)
+        for _ in range(DUPLICATES):
+            trial, suggested = self._walk()
+            record = ConfigRecord.of(
+                self.space.run_config(self.backbone, suggested, 0), number=number, suggested=suggested
+            )
+            if record.id not in known:
+                self.trials[record.id] = trial
+                return record
+            self.study.tell(trial, state=TrialState.FAIL)
+        return None
+
+    def tell(self, config: str, score: float) -> None:
+        """Report a configuration's score, once."""
+        if config in self.trials:
+            self.study.tell(self.trials.pop(config), score)
+
+    def _next_of_grid(self, number: int, known: set[str]) -> ConfigRecord | None:
+        for suggested in self.space.grid():
+            run = self.space.run_config(self.backbone, suggested, 0)
+            record = ConfigRecord.of(run, number=number, suggested=suggested)
+            if record.id not in known:
+                return record
+        return None
+
+    def _sampler(self, past: int) -> optuna.samplers.BaseSampler:
+        """The sampler's seed advances with the number of configurations: a resume repeats no suggestion."""
+        seed = self.space.sampler_seed + past
+        if self.space.sampler == "random":
+            return optuna.samplers.RandomSampler(seed=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            return optuna.samplers.TPESampler(multivariate=True, group=True, constant_liar=True, seed=seed)
+
+    def _walk(self) -> tuple[Trial, dict[str, Any]]:
+        """Ask for one trial; searched keys are suggested parents first, inactive ones not at all."""
+        trial, suggested = self.study.ask(), dict[str, Any]()
+        for key, domain in self.space.ordered():
+            if self.space.is_active(key, suggested):
+                suggested[key] = trial._suggest(key, distribution(domain))
+        return trial, suggested
+
+    def _finished(self, config: ConfigState) -> FrozenTrial:
+        assert config.verdict is not None
+        suggested = dict(config.record.suggested)
+        domains = {key: distribution(self.space.search[key]) for key in suggested}
+        return optuna.trial.create_trial(params=suggested, distributions=domains, value=config.verdict.score)
+
+
+class LedgerSearch(Searcher):
+    """Tune's view of the ledger: every suggestion is one seed of one configuration."""
+
+    def __init__(self, ledger: Ledger, space: Space, ticket: Callable[[ConfigRecord, int], Mapping[str, Any]]) -> None:
+        super().__init__(metric=space.score, mode="max")
+        self.ledger, self.space, self.ticket = ledger, space, ticket
+        self.running: dict[str, tuple[str, int]] = {}
+        self.given_up: set[tuple[str, int]] = set()
+        self.exhausted: set[str] = set()
+        known = ledger.read().configs
+        self.studies = {
+            backbone: BackboneStudy(space, backbone, tuple(c for c in known if c.record.backbone == backbone))
+            for backbone in space.backbones
+        }
+        for config in known:
+            self._judge(config)
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        """The next seed to run, None while there is nothing to start, FINISHED when all is done."""
+        state = self.ledger.read()
+        decision = self._decide(state)
+        while isinstance(decision, NewConfiguration):
+            self._propose(decision.backbone, state)
+            state = self.ledger.read()
+            decision = self._decide(state)
+        if isinstance(decision, RunSeed):
+            self.running[trial_id] = (decision.config, decision.seed)
+            record = next(c.record for c in state.configs if c.id == decision.config)
+            return {"ticket": dict(self.ticket(record, decision.seed))}
+        return Searcher.FINISHED if isinstance(decision, Finished) or not self.running else None
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Free the seed; a seed without a result is not tried again by this driver, but by the next resume."""
+        config, seed = self.running.pop(trial_id)
+        state = next(c for c in self.ledger.read().configs if c.id == config)
+        if seed not in state.results:
+            self.given_up.add((config, seed))
+        self._judge(state)
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: the ledger is the state."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing: a new searcher reads the ledger."""
+
+    def _decide(self, state: SweepState) -> RunSeed | NewConfiguration | Wait | Finished:
+        taken = {*self.running.values(), *self.given_up}
+        return next_run(state, configurations=self._totals(state), seeds=self.space.seeds, running=taken)
+
+    def _totals(self, state: SweepState) -> dict[str, int]:
+        """Configurations of each backbone, those of an exhausted space being what is there."""
+        totals = shares(self.space)
+        for backbone in self.exhausted:
+            totals[backbone] = sum(c.record.backbone == backbone for c in state.configs)
+        return totals
+
+    def _propose(self, backbone: str, state: SweepState) -> None:
+        record = self.studies[backbone].propose(len(state.configs), {c.id for c in state.configs})
+        if record is None:
+            self.exhausted.add(backbone)
+        else:
+            self.ledger.add_config(record)
+
+    def _judge(self, config: ConfigState) -> None:
+        """Write the verdict once all seeds have a result, and tell the study."""
+        if verdict_due(config, self.space.seeds):
+            verdict = judge(config, self.space)
+            self.ledger.give_verdict(config.id, verdict)
+            self.studies[config.record.backbone].tell(config.id, verdict.score)
+
+
+def judge(config: ConfigState, space: Space) -> Verdict:
+    """The score of a configuration over its seeds, failures counted as 0, and the aggregates beside it."""
+    results = [config.results[seed] for seed in range(space.seeds)]
+    factors = summary([result.score(m.G.name) for result in results])
+    return Verdict(
+        score=lower_bound([result.score(space.score) for result in results]),
+        seeds=tuple(range(space.seeds)),
+        metrics={
+            m.G_MEAN.name: factors.mean,
+            m.G_MIN.name: factors.worst,
+            m.N_SEEDS.name: len(results),
+            m.N_FAILED.name: sum(result.failure is not None for result in results),
+        },
+    )
+
+
+def shares(space: Space) -> dict[str, int]:
+    """Configurations of each backbone: equal shares, the remainder to the first ones."""
+    share, more = divmod(space.configurations, len(space.backbones))
+    return {backbone: share + (place < more) for place, backbone in enumerate(space.backbones)}

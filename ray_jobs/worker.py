@@ -1,0 +1,125 @@
+"""What every worker of a seed runs: train from the last commit, evaluate, write the result."""
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from par import metrics as m
+from par.config import RunConfig
+from par.errors import DivergedError
+from par.evaluation.accuracy import DepthCurve, depth_curve, rows
+from par.evaluation.extrapolation import extrapolation, extrapolation_auc, full_state_at
+from par.metrics import Metric
+from par.study.records import SeedResult
+from par.tasks.groups import parse_task
+from par.training import checkpoint
+from par.training.loop import StepReport, Trainer
+from par.training.parallel import data_mesh, workers
+from ray_jobs.ticket import Ticket
+
+ACCURACY = "accuracy.parquet"
+HISTORY = "history.parquet"
+
+Report = Callable[[Mapping[str, Any]], None]
+
+
+def run_seed(ticket: Ticket, report: Report) -> SeedResult:
+    """Train and evaluate one seed and write its result to the ledger; every worker of the seed calls it.
+
+    ``report`` gets one flat record per ``train.report_every`` steps and per evaluated batch. A diverged seed is a
+    result: G = 0 with its failure kind.
+    """
+    run, ledger = ticket.run, ticket.ledger()
+    trainer = Trainer(run, data_mesh())
+    folder = Path(ledger.folder(ticket.config, ticket.seed)) / "checkpoints"
+    history = checkpoint.resume(trainer, folder)
+    files: dict[str, bytes] = {}
+    try:
+        for row in _train(trainer, folder, history):
+            report({"phase": "train", **row})
+        curve = _evaluate(trainer, report)
+        files[ACCURACY] = to_parquet(list(rows(curve)))
+        result = SeedResult(metrics=seed_metrics(run, curve), step=trainer.step)
+    except DivergedError as fault:
+        result = SeedResult(metrics={m.G.name: 0.0}, failure=fault.kind, message=str(fault), step=trainer.step)
+    if workers(trainer.mesh)[0] == 0:
+        files[HISTORY] = to_parquet(history)
+        for name, data in files.items():
+            ledger.write_bytes(ticket.config, ticket.seed, name, data)
+        ledger.finish(ticket.config, ticket.seed, result)
+    return result
+
+
+def _train(trainer: Trainer, folder: Path, history: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Run to the last step; yield a record per report, append it to ``history``, commit checkpoints."""
+    train = trainer.run.train
+    recent: list[StepReport] = []
+    for step in trainer.steps():
+        recent.append(step)
+        last = step.step == train.steps
+        if step.step % train.report_every == 0 or last:
+            history.append(_record(recent))
+            yield history[-1]
+            recent = []
+        if step.step % train.checkpoint_every == 0 or last:
+            checkpoint.save(trainer, folder, history)
+
+
+def _record(reports: list[StepReport]) -> dict[str, Any]:
+    """Averages since the last record, under the step of the last one."""
+    seconds = sum(r.seconds for r in reports)
+    values: dict[Metric, float] = {
+        m.LOSS: sum(r.loss for r in reports) / len(reports),
+        m.GRAD_NORM: max(r.grad_norm for r in reports),
+        m.DRIFT: sum(r.drift for r in reports) / len(reports),
+        m.ITERATIONS: sum(r.iterations for r in reports) / len(reports),
+        m.RATE_FACTOR: reports[-1].rate_factor,
+        m.STEPS_PER_S: len(reports) / seconds,
+    }
+    return {"step": reports[-1].step, **{metric.name: value for metric, value in values.items()}}
+
+
+def _evaluate(trainer: Trainer, report: Report) -> DepthCurve:
+    run = trainer.run
+
+    def progress(done: int, total: int) -> None:
+        report({"phase": "evaluate", "step": trainer.step, "batch": done, "batches": total})
+
+    return depth_curve(
+        trainer.model,
+        parse_task(run.task.name),
+        trainer.rendering,
+        depths=(*run.short_grid(), *run.depth_grid()),
+        step_size=run.recurrence.step_size,
+        sequences=run.evaluation.sequences,
+        batch_size=run.evaluation.batch_size,
+        mesh=trainer.mesh,
+        progress=progress,
+    )
+
+
+def seed_metrics(run: RunConfig, curve: DepthCurve) -> dict[str, float]:
+    """What is compared between seeds, by metric name."""
+    d = run.task.train_depth
+    found = extrapolation(curve.depths, curve.single_query, train_depth=d)
+    values: dict[Metric, float | None] = {
+        m.G: found.G,
+        m.D50: found.d50,
+        m.CENSORED: float(found.censored),
+        m.N_CROSSINGS: float(found.n_crossings),
+        m.EXTRAPOLATION_AUC: extrapolation_auc(curve.depths, curve.full_state, train_depth=d),
+        m.FULL_STATE_16X: full_state_at(curve.depths, curve.full_state, 16, d),
+        m.AT_TRAIN_DEPTH: curve.single_query[curve.depths.index(d)],
+    }
+    return {metric.name: value for metric, value in values.items() if value is not None}
+
+
+def to_parquet(records: list[dict[str, Any]]) -> bytes:
+    """Flat records as one Parquet file."""
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(records), buffer)
+    return buffer.getvalue()

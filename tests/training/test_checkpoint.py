@@ -1,0 +1,113 @@
+"""Resumed equals never stopped, whoever dies and whoever goes on."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from par.config import RunConfig
+from par.errors import CheckpointError
+from par.testing import FailAt, WorkerLost, run_processes, tiny_run
+from par.training import checkpoint
+from par.training.loop import Trainer
+from par.training.parallel import data_mesh
+
+STEPS = 12
+
+
+def train_to_end(run: RunConfig, folder: Path, hook=lambda report: None, mesh=None) -> Trainer:
+    """Go on from the last commit, committing every ``checkpoint_every`` steps."""
+    trainer = Trainer(run, mesh)
+    history = checkpoint.resume(trainer, folder)
+    for report in trainer.steps():
+        history.append({"step": report.step, "loss": report.loss})
+        if report.step % run.train.checkpoint_every == 0:
+            checkpoint.save(trainer, folder, history)
+        hook(report)
+    trainer.history = history
+    return trainer
+
+
+def parameters(trainer: Trainer) -> dict[str, torch.Tensor]:
+    return {name: p.detach() for name, p in trainer.model.named_parameters()}
+
+
+@pytest.mark.parametrize("kill_at", [1, 5, 7, 11])
+@pytest.mark.parametrize("matrices", ["adamw", "muon"])
+def test_resume_equals_never_stopped(tmp_path, kill_at, matrices):
+    """A run killed after any step and resumed ends with the same bits and the same reports as one left alone."""
+    run = tiny_run(train__steps=STEPS, optim__matrices=matrices, train__query_reset=0.5, stretch__enabled=True)
+    whole = train_to_end(run, tmp_path / "whole")
+    with pytest.raises(WorkerLost):
+        train_to_end(run, tmp_path / "killed", FailAt(kill_at))
+    again = train_to_end(run, tmp_path / "killed")
+    assert again.history == whole.history
+    for name, value in parameters(again).items():
+        assert torch.equal(value, parameters(whole)[name]), name
+
+
+def first_half(rank: int, run: RunConfig, folder: Path) -> None:
+    with pytest.raises(WorkerLost):
+        train_to_end(run, folder, FailAt(7), data_mesh())
+
+
+def second_half(rank: int, run: RunConfig, folder: Path, out: Path) -> None:
+    trainer = train_to_end(run, folder, mesh=data_mesh())
+    whole = {name: p.full_tensor() for name, p in parameters(trainer).items()}
+    if rank == 0:
+        torch.save((trainer.history, whole), out)
+
+
+@pytest.mark.dist
+def test_resume_on_another_number_of_workers(tmp_path):
+    """One worker goes on where two stopped, and two where one stopped, as if the number had never changed."""
+    slow = {"train__steps": STEPS, "optim__lr": 1e-3, "optim__adapter_lr": 1e-3}
+    one, two = tiny_run(**slow), tiny_run(**slow, train__workers=2)
+    whole = train_to_end(one, tmp_path / "whole")
+    with pytest.raises(WorkerLost):
+        train_to_end(one, tmp_path / "one_two", FailAt(7))
+    run_processes(2, first_half, two, tmp_path / "two_one")
+    run_processes(2, second_half, two, tmp_path / "one_two", tmp_path / "one_two.pt")
+    after_two = train_to_end(one, tmp_path / "two_one")
+    losses, values = torch.load(tmp_path / "one_two.pt")
+    for history in (after_two.history, losses):
+        assert [r["loss"] for r in history] == pytest.approx([r["loss"] for r in whole.history], abs=1e-6)
+    for name, value in parameters(whole).items():
+        torch.testing.assert_close(values[name], value, atol=1e-5, rtol=0)
+        torch.testing.assert_close(parameters(after_two)[name], value, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("damage", ["no manifest", "missing shard", "short shard"])
+def test_uncommitted_checkpoint_does_not_exist(tmp_path, damage):
+    """A checkpoint without its manifest, or without a whole file, is passed over for the one before it."""
+    run = tiny_run()
+    trainer = Trainer(run)
+    for report in trainer.steps():
+        if report.step in (2, 4):
+            last = checkpoint.save(trainer, tmp_path, [], keep=2)
+        if report.step == 4:
+            break
+    shard = next(last.glob("*.distcp"))
+    if damage == "no manifest":
+        (last / checkpoint.MANIFEST).unlink()
+    elif damage == "missing shard":
+        shard.unlink()
+    else:
+        shard.write_bytes(shard.read_bytes()[:-1])
+    again = Trainer(run)
+    checkpoint.resume(again, tmp_path)
+    assert again.step == 2
+
+
+def test_only_the_last_checkpoints_stay(tmp_path):
+    """Each commit removes all but the last ``keep``, partial ones included."""
+    (tmp_path / "step_00000001").mkdir(parents=True)
+    train_to_end(tiny_run(train__steps=STEPS), tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["step_00000010"]
+
+
+def test_another_runs_checkpoint_is_refused(tmp_path):
+    """A checkpoint of another seed or configuration is never loaded."""
+    train_to_end(tiny_run(train__steps=STEPS), tmp_path)
+    with pytest.raises(CheckpointError, match="seed"):
+        checkpoint.resume(Trainer(tiny_run(train__steps=STEPS, seed=1)), tmp_path)

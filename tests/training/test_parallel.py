@@ -1,0 +1,73 @@
+"""Sharded equals single: real gloo processes against one process."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.distributed.tensor import DTensor
+
+from par.testing import run_processes, tiny_run
+from par.training.loop import Trainer
+from par.training.parallel import data_mesh
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def first_gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
+    trainer._forward_backward()
+    return {name: whole(p.grad).clone() for name, p in trainer.model.named_parameters() if p.grad is not None}
+
+
+def train(trainer: Trainer) -> tuple[list[float], dict[str, torch.Tensor]]:
+    losses = [report.loss for report in trainer.steps()]
+    return losses, {name: whole(p.detach()).clone() for name, p in trainer.model.named_parameters()}
+
+
+CASES = {
+    "tied": {},
+    "micro-batches": {"train__micro_batch": 2, "train__branches__prefixes": 2, "train__query_reset": 0.5},
+    "untied-halting": {"backbone": "tiny-qwen2-untied", "halting__mode": "learned"},
+    "muon": {"optim__matrices": "muon"},
+}
+
+
+def record(rank: int, out: Path) -> None:
+    mesh = data_mesh()
+    for name, changes in CASES.items():
+        run = tiny_run(train__steps=5, train__workers=2, **changes)
+        found = first_gradients(Trainer(run, mesh)), *train(Trainer(run, mesh))
+        if rank == 0:
+            torch.save(found, out / name)
+
+
+@pytest.fixture(scope="module")
+def two_workers(tmp_path_factory):
+    out = tmp_path_factory.mktemp("two_workers")
+    run_processes(2, record, out)
+    return out
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("case", CASES)
+def test_sharded_equals_single(two_workers, case):
+    """Two workers have the loss, the gradients and, after training, the parameters of one.
+
+    Muon orthogonalises in bfloat16, whose rounding depends on how a sum is cut: its updates agree to that precision.
+    """
+    atol = 1e-3 if case == "muon" else 1e-5
+    gradients_2, losses_2, parameters_2 = torch.load(two_workers / case)
+    run = tiny_run(train__steps=5, **CASES[case])
+    gradients_1 = first_gradients(Trainer(run))
+    losses_1, parameters_1 = train(Trainer(run))
+    torch.testing.assert_close(gradients_2, gradients_1, atol=1e-5, rtol=0)
+    torch.testing.assert_close(losses_2, losses_1, atol=atol, rtol=0)
+    torch.testing.assert_close(parameters_2, parameters_1, atol=10 * atol, rtol=0)
+
+
+@pytest.mark.dist
+def test_tied_matrix_stays_one_parameter(two_workers):
+    """Sharding keeps a tied embedding and head one parameter, and an untied pair two."""
+    assert "head.weight" not in torch.load(two_workers / "tied")[2]
+    assert "head.weight" in torch.load(two_workers / "untied-halting")[2]
