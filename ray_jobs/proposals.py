@@ -103,7 +103,7 @@ class LedgerSearch(Searcher):
     """Tune's view of the ledger: every suggestion is one seed of one configuration."""
 
     def __init__(self, ledger: Ledger, space: Space, ticket: Callable[[ConfigRecord, int], Mapping[str, Any]]) -> None:
-        super().__init__(metric=space.score, mode="max")
+        super().__init__()
         self.ledger, self.space, self.ticket = ledger, space, ticket
         self.running: dict[str, tuple[str, int]] = {}
         self.given_up: set[tuple[str, int]] = set()
@@ -138,8 +138,15 @@ class LedgerSearch(Searcher):
             self.given_up.add((config, seed))
         self._judge(state)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: Tune pickles its searcher, and the ledger is the only state that is ever read again."""
+        return {}
+
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """Nothing, for the same reason."""
+
     def save(self, checkpoint_path: str) -> None:
-        """Nothing: the ledger is the state."""
+        """Nothing, for the same reason."""
 
     def restore(self, checkpoint_path: str) -> None:
         """Nothing: a new searcher reads the ledger."""

@@ -14,15 +14,12 @@ from par.errors import DivergedError
 from par.evaluation.accuracy import DepthCurve, depth_curve, rows
 from par.evaluation.extrapolation import extrapolation, extrapolation_auc, full_state_at
 from par.metrics import Metric
-from par.study.records import SeedResult
+from par.study.ledger import ACCURACY, HISTORY, SeedResult
 from par.tasks.groups import parse_task
 from par.training import checkpoint
 from par.training.loop import StepReport, Trainer
 from par.training.parallel import data_mesh, workers
 from ray_jobs.ticket import Ticket
-
-ACCURACY = "accuracy.parquet"
-HISTORY = "history.parquet"
 
 Report = Callable[[Mapping[str, Any]], None]
 

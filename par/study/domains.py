@@ -71,10 +71,11 @@ class FloatRange:
         return tuple(dict.fromkeys((self.low, self.high)))
 
     def probes(self) -> tuple[float, ...]:
-        """Both ends and a point inside, with as few digits as keep it inside."""
+        """Both ends and a point inside that is not whole, with two decimals where they suffice."""
         inside = self.low + GOLDEN * (self.high - self.low)
-        short = float(f"{inside:.4g}")
-        return tuple(dict.fromkeys((*self.ends(), short if self.low < short < self.high else inside)))
+        short = round(inside, 2)
+        fits = self.low < short < self.high and not short.is_integer()
+        return tuple(dict.fromkeys((*self.ends(), short if fits else inside)))
 
     def levels(self) -> tuple[float, ...]:
         """Raises ConfigError: a grid cannot list a range of floats."""

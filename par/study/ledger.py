@@ -5,6 +5,7 @@
       configs/<id>/config.json                  ConfigRecord
       configs/<id>/seed-<n>/attempt-<k>.json    one life of the seed: begun, and ended unless it died without a word
       configs/<id>/seed-<n>/result.json         SeedResult; exists exactly when the seed is done
+      configs/<id>/seed-<n>/…parquet            accuracy by depth, training history: beside the result, before it
       configs/<id>/verdict.json                 Verdict
 
 Only an attempt is ever written again, once, when it ends. Every other object is final.
@@ -35,14 +36,29 @@ from par.study.records import (
 )
 
 __all__ = [
-    "FORMAT", "Attempt", "ConfigRecord", "ConfigState", "Ledger", "SeedResult", "SeedState", "SweepState", "Verdict",
+    "ACCURACY",
+    "FORMAT",
+    "HISTORY",
+    "Attempt",
+    "ConfigRecord",
+    "ConfigState",
+    "Ledger",
+    "SeedResult",
+    "SeedState",
+    "SweepState",
+    "Verdict",
     "sweeps",
-]  # fmt: skip
+]
 
 FORMAT = 1
 """Layout written here. A sweep with a higher number is refused."""
 READERS = 16
 """Objects read at once; on an object store each read is a round trip."""
+
+ACCURACY = "accuracy.parquet"
+"""Accuracy by depth of one seed: depth, single_query, full_state, sequences."""
+HISTORY = "history.parquet"
+"""Training records of one seed: step, and every train/ metric."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _SEED = re.compile(r"configs/[0-9a-f]{8}/seed-\d+")
@@ -113,7 +129,7 @@ class Ledger:
         return number
 
     def end_attempt(self, config: str, seed: int, attempt: int, record: Mapping[str, Any]) -> None:
-        """Add ``record``, which has an ``end``, to the attempt. Raises LedgerError if it has not, or it ended before."""
+        """Add ``record`` and its ``end`` to the attempt. Raises LedgerError without an end, or if it ended otherwise."""
         path = f"{_seed(config, seed)}/attempt-{attempt}.json"
         if "end" not in record:
             raise LedgerError(f"{path}: the record has no end; give the time at which the attempt ended")
@@ -129,6 +145,13 @@ class Ledger:
             raise LedgerError(f"file={name}: JSON objects are the ledger's own; choose another ending")
         self._require(config)
         self.objects.put(f"{_seed(config, seed)}/{name}", data)
+
+    def read_bytes(self, config: str, seed: int, name: str) -> bytes | None:
+        """Read a file beside the result; None if it is not there."""
+        try:
+            return self.objects.get(f"{_seed(config, seed)}/{_plain('file', name)}")
+        except FileNotFoundError:
+            return None
 
     def finish(self, config: str, seed: int, result: SeedResult) -> None:
         """Write the result: the seed is done. Raises LedgerError if it is done with a different one."""

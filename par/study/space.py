@@ -86,8 +86,12 @@ class Space:
 
 def load_space(path: Path | str) -> Space:
     """Read and check a search space file. Raises one SpaceError that lists every fault as ``path:LINE: message``."""
-    path, faults = Path(path), []
-    text = read_text(path)
+    return parse_space(read_text(Path(path)), Path(path))
+
+
+def parse_space(text: str, path: Path) -> Space:
+    """Check the text of a search space; ``path`` names it in the faults. Raises SpaceError as ``load_space`` does."""
+    faults: list[Fault] = []
     root = locate(text, faults)
     if root is None or not isinstance(root.value, dict):
         message = "the file is not a mapping: open it with question, backbones and search"

@@ -15,7 +15,7 @@ from par.study.draft import Draft
 from par.study.keys import KEYS
 from par.study.located import Fault, Located
 
-EXHAUSTIVE = 4096
+EXHAUSTIVE = 2048
 """Most combinations of probes that are all checked; of more, every pair of probes and as many drawn at random."""
 KEY = re.compile(rf"(?<![\w.])({'|'.join(sorted(map(re.escape, KEYS), key=len, reverse=True))})(?![\w.])")
 
@@ -34,7 +34,7 @@ def judge(draft: Draft, faults: list[Fault]) -> None:
             faults.append(Fault(entry.line, message))
     probes: dict[str, Domain] = {}
     for key, entry in draft.search.items():
-        good = _good_values(key, _candidates(entry, draft.domains.get(key)), faults)
+        good = _good_values(key, entry, draft.domains.get(key), faults)
         if good and key in draft.searched:
             probes[key] = Choice(good, when=draft.searched[key].when)
     probes = with_parents(probes, fixed)
@@ -61,15 +61,15 @@ def _candidates(entry: Located, domain: Domain | None) -> Iterator[tuple[int, An
         yield from (item for item in items if kind == "choice" or is_end(kind, item[1], log=log))
 
 
-def _good_values(key: str, candidates: Iterator[tuple[int, Any]], faults: list[Fault]) -> tuple[Any, ...]:
-    """The values that a run may take; the others are appended to ``faults``, those of one line for one reason once."""
+def _good_values(key: str, entry: Located, domain: Domain | None, faults: list[Fault]) -> tuple[Any, ...]:
+    """The values that a run may take; the others are appended to ``faults``, those of a range once for each limit."""
     good, reasons = [], set()
-    for line, value in candidates:
+    for line, value in _candidates(entry, domain):
         message = _objection(key, value)
         if message is None:
             good.append(value)
             continue
-        reason = (line, message.removeprefix(f"{key}={value!r}"))
+        reason = message if "choice" in entry.value else message.removeprefix(f"{key}={value!r}")
         if reason not in reasons:
             faults.append(Fault(line, message))
         reasons.add(reason)
@@ -147,6 +147,7 @@ def _draw(
 ) -> dict[str, object]:
     row = dict(fixed)
     for key, domain in columns:
-        if holds(domain.when, row):
-            row[key] = wanted[key] if key in wanted else rng.choice(domain.ends())
+        if not domain.when or holds(domain.when, row):
+            values = domain.ends()
+            row[key] = wanted[key] if key in wanted else values[int(rng.random() * len(values))]
     return row

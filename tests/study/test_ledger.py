@@ -2,6 +2,7 @@ import json
 import math
 import multiprocessing
 import os
+import resource
 import signal
 from collections import Counter
 from pathlib import Path
@@ -31,10 +32,8 @@ plain = st.recursive(
 )
 records = st.dictionaries(names.filter(lambda name: name != "end"), plain, max_size=3)
 metrics = st.dictionaries(names, finite, max_size=4)
-results = st.builds(
-    SeedResult, metrics=metrics, failure=st.none() | names, message=names, step=st.integers(0, 10_000)
-)
-verdicts = st.builds(Verdict, score=finite, seeds=st.lists(st.integers(0, 9)), stage=names, metrics=metrics)
+results = st.builds(SeedResult, metrics=metrics, failure=st.none() | names, message=names, step=st.integers(0, 10_000))
+verdicts = st.builds(Verdict, score=finite, seeds=st.lists(st.integers(0, 9)).map(tuple), stage=names, metrics=metrics)
 
 
 class CountingStore(FSSpecHandler):
@@ -61,9 +60,9 @@ class CountingStore(FSSpecHandler):
         raise AssertionError("an object store has no atomic rename")
 
 
-def in_memory(store: CountingStore | None = None) -> Ledger:
+def in_memory(store: CountingStore | None = None, storage: str = "s3://bucket") -> Ledger:
     objects = Objects(PyFileSystem(store or CountingStore()), "/bucket/smoke")
-    return Ledger("s3://bucket?region=eu", "smoke", {"format": FORMAT}, objects)
+    return Ledger(storage, "smoke", {"format": FORMAT}, objects)
 
 
 @pytest.fixture
@@ -91,6 +90,14 @@ def test_layout_is_the_documented_one(ledger, tmp_path):
     assert all(isinstance(json.loads((tmp_path / path).read_bytes()), dict) for path in objects)
     assert ledger.folder(CONFIG.id, 2) == str(tmp_path / below / "seed-2")
     assert (tmp_path / below / "seed-2" / "accuracy.parquet").read_bytes() == b"PAR1"
+
+
+def test_a_file_beside_the_result_is_read_back(ledger):
+    """A file written beside a result is read byte by byte; one that was never written is None."""
+    ledger.write_bytes(CONFIG.id, 2, "accuracy.parquet", b"PAR1\x00")
+    assert ledger.read_bytes(CONFIG.id, 2, "accuracy.parquet") == b"PAR1\x00"
+    assert ledger.read_bytes(CONFIG.id, 2, "history.parquet") is None
+    assert ledger.read_bytes(CONFIG.id, 3, "accuracy.parquet") is None
 
 
 @given(
@@ -152,9 +159,50 @@ def test_reading_lists_once_and_reads_each_object_once():
     assert set(store.asked.values()) == {1}
 
 
-def test_a_folder_in_an_object_store_keeps_the_options_of_the_storage():
+@pytest.mark.parametrize("storage", ["s3://bucket{}", "s3://bucket/{}", "gs://bucket/runs{}", "gs://bucket/runs/{}"])
+@pytest.mark.parametrize("options", ["", "?region=eu&scheme=http"])
+def test_a_folder_in_an_object_store_keeps_the_options_of_the_storage(storage, options):
     """The folder of a seed is a URI that opens the same store again, its options included."""
-    assert in_memory().folder(CONFIG.id, 3) == f"s3://bucket/smoke/configs/{CONFIG.id}/seed-3?region=eu"
+    folder = in_memory(storage=storage.format(options)).folder(CONFIG.id, 3)
+    assert folder == f"{storage.format('').rstrip('/')}/smoke/configs/{CONFIG.id}/seed-3{options}"
+
+
+def test_a_proposal_holds_its_run_without_the_seed():
+    """Seeds of one configuration share one record, from which each run is rebuilt."""
+    run = RunConfig(backbone="tiny-qwen2", seed=3)
+    assert ConfigRecord.of(run, number=0, suggested={}) == CONFIG
+    assert RunConfig.model_validate({**CONFIG.run, "seed": 3}) == run
+    assert "seed" not in CONFIG.run
+
+
+def test_attempts_are_counted_on():
+    """The next attempt has the number after the highest, also beyond nine."""
+    ledger = in_memory()
+    ledger.add_config(CONFIG)
+    assert [ledger.begin_attempt(CONFIG.id, 0, {}) for _ in range(12)] == list(range(1, 13))
+
+
+def test_a_reader_in_the_middle_of_an_object_keeps_the_old_one(ledger, tmp_path):
+    """Ending an attempt replaces the object: whoever has it open goes on reading the whole of what was there."""
+    k = ledger.begin_attempt(CONFIG.id, 0, {"node": "a"})
+    with (tmp_path / f"smoke/configs/{CONFIG.id}/seed-0/attempt-1.json").open() as reader:
+        ledger.end_attempt(CONFIG.id, 0, k, {"end": 1})
+        assert json.load(reader) == {"node": "a"}
+
+
+def test_a_disk_that_fills_up_leaves_no_half_object(ledger, tmp_path):
+    """An object that could not be written whole does not exist, and is written once there is room again."""
+    before, result = ledger.read(), SeedResult(metrics={}, message=BULK)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(BULK) // 2, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            ledger.finish(CONFIG.id, 0, result)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert ledger.read() == before
+    ledger.finish(CONFIG.id, 0, result)
+    assert ledger.read().configs[0].results == {0: result}
 
 
 def test_opening_gives_back_what_creating_recorded(ledger, tmp_path):
@@ -168,7 +216,7 @@ def test_opening_gives_back_what_creating_recorded(ledger, tmp_path):
 
 def test_an_existing_sweep_is_resumed_not_created_again(ledger, tmp_path):
     """Creating a sweep twice changes nothing and says how to go on."""
-    with pytest.raises(LedgerError, match="smoke exists.*--resume smoke"):
+    with pytest.raises(LedgerError, match=r"smoke exists.*--resume smoke"):
         Ledger.create(tmp_path, "smoke", {})
     assert Ledger.open(tmp_path, "smoke").sweep == ledger.sweep
 
@@ -178,9 +226,9 @@ def test_an_absent_sweep_is_answered_with_those_that_exist(ledger, tmp_path):
     (tmp_path / "notes").mkdir()
     Ledger.create(tmp_path, "paper", {})
     assert sweeps(tmp_path) == ("paper", "smoke")
-    with pytest.raises(LedgerError, match="no sweep smok in .*: paper, smoke$"):
+    with pytest.raises(LedgerError, match=r"no sweep smok in .*: paper, smoke$"):
         Ledger.open(tmp_path, "smok")
-    with pytest.raises(LedgerError, match="sweeps there: none$"):
+    with pytest.raises(LedgerError, match=r"sweeps there: none$"):
         Ledger.open(tmp_path / "nowhere", "smoke")
 
 
@@ -325,6 +373,13 @@ def test_a_lost_proposal_is_named(ledger, tmp_path):
     (tmp_path / f"smoke/configs/{CONFIG.id}/config.json").unlink()
     with pytest.raises(LedgerError, match=rf"configs/{CONFIG.id}/config\.json is missing"):
         ledger.read()
+
+
+def test_an_object_of_an_earlier_version_takes_the_defaults(ledger, tmp_path):
+    """A field that has a default may be missing."""
+    ledger.finish(CONFIG.id, 0, DONE)
+    (tmp_path / f"smoke/configs/{CONFIG.id}/seed-0/result.json").write_text('{"metrics": {"G": 8.0}}')
+    assert ledger.read().configs[0].results == {0: SeedResult(metrics={"G": 8.0})}
 
 
 def test_a_failed_seed_scores_zero():

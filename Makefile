@@ -1,0 +1,50 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+NAME ?= smoke
+SPACE ?= search_spaces/$(NAME).yaml
+RESULTS ?= results
+# A sweep that exists is resumed by its name: finished seeds are not repeated.
+BEGIN_OR_RESUME = $(if $(wildcard $(RESULTS)/$(NAME)/sweep.json),--resume $(NAME),--space $(SPACE) --name $(NAME))
+
+.DEFAULT_GOAL := help
+.PHONY: help dev sweep plan ui test test-slow lint check bench clean
+
+help:  ## Show what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(INSTALLED): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+dev: $(INSTALLED)  ## Install everything into .venv
+
+sweep: $(INSTALLED)  ## Run the default sweep on a local Ray, or resume it (NAME=smoke SPACE=search_spaces/smoke.yaml)
+	$(BIN)/python ray_jobs/sweep.py $(BEGIN_OR_RESUME) --storage $(RESULTS)
+
+plan: $(INSTALLED)  ## Show what a sweep would run and cost
+	$(BIN)/python ray_jobs/sweep.py --space $(SPACE) --dry-run
+
+ui: $(INSTALLED)  ## Open the MLflow UI on the sweeps in RESULTS
+	MLFLOW_DISABLE_TELEMETRY=true $(BIN)/mlflow ui --backend-store-uri sqlite:///$(abspath $(RESULTS))/mlflow.db
+
+test: $(INSTALLED)  ## Run the tests (gloo processes and local Ray clusters included)
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(INSTALLED)  ## Run the tests that take minutes each
+	$(BIN)/python -m pytest -m slow
+
+lint: $(INSTALLED)  ## Run ruff and pyright
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+
+check: lint test  ## What CI runs
+
+bench: $(INSTALLED)  ## Run the benchmarks and print the ratios
+	$(BIN)/python -m benchmarks
+
+clean:  ## Remove the environment and caches; results stay
+	rm -rf $(VENV) *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""What a finished or running sweep shows, from the ledger alone."""

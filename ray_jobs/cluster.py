@@ -1,0 +1,97 @@
+"""The cluster: how to reach it, what a trial asks of it, and how many trials fit."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import ray
+from ray import tune
+
+from par.errors import ConfigError
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+DRIVER = "PAR_DRIVER"
+"""Custom resource of the head: the trial processes that only steer Train workers take it, and no CPU."""
+LOCAL_DRIVERS = 64
+TRAIN_POLL_S = 0.2
+"""How often Ray Train looks for reports; its default of 2 s is added to every report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one trial takes: its workers, and the process that steers them where there is more than one."""
+
+    workers: int
+    cpus_per_worker: float
+    gpus_per_worker: float
+    driver: Mapping[str, float]
+
+    @property
+    def total(self) -> dict[str, float]:
+        """All resources of one trial."""
+        total = {"CPU": self.workers * self.cpus_per_worker, "GPU": self.workers * self.gpus_per_worker}
+        for name, amount in self.driver.items():
+            total[name] = total.get(name, 0) + amount
+        return {name: amount for name, amount in total.items() if amount}
+
+    def placement(self) -> tune.PlacementGroupFactory:
+        """What Tune reserves for the trial's own process; Train workers reserve their own."""
+        if self.driver:
+            return tune.PlacementGroupFactory([dict(self.driver)])
+        return tune.PlacementGroupFactory([self.total])
+
+    def __str__(self) -> str:
+        return ", ".join(f"{amount:g} {name}" for name, amount in self.total.items())
+
+
+def demand(workers: int, resources: Mapping[str, float], *, cpus: float, gpus: float | None) -> Demand:
+    """What a trial of ``workers`` takes on a cluster with ``resources``.
+
+    ``gpus`` per worker are 1 by default where the cluster has any, else 0. A trial of one worker is its own process.
+    """
+    gpus = gpus if gpus is not None else float(resources.get("GPU", 0) > 0)
+    driver = {} if workers == 1 else {DRIVER: 1.0} if DRIVER in resources else {"CPU": 1.0}
+    return Demand(workers, cpus, gpus, driver)
+
+
+def concurrency(needs: Demand, resources: Mapping[str, float]) -> int:
+    """How many such trials fit at once. Raises ConfigError with both numbers if not even one does."""
+    fitting = min(int(resources.get(name, 0) / amount + 1e-9) for name, amount in needs.total.items())
+    if fitting < 1:
+        has = ", ".join(f"{resources.get(name, 0):g} {name}" for name in needs.total)
+        raise ConfigError(
+            f"a trial needs {needs}, the cluster has {has}: lower train.workers or --cpus-per-worker, add nodes, or give "
+            "--max-concurrent for a cluster that scales up by itself"
+        )
+    return fitting
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[dict[str, float]]:
+    """Connect to the cluster at ``address`` or in RAY_ADDRESS, or start a local one; yield its resources.
+
+    The repository's packages are shipped to the workers, so that nodes without par, or with another version of it,
+    run the code of this driver.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    address = address or os.environ.get("RAY_ADDRESS")
+    local = {} if address else {"resources": {DRIVER: LOCAL_DRIVERS}, "include_dashboard": False}
+    ray.init(
+        address=address or "local", runtime_env=runtime_env(), logging_level="warning", log_to_driver=False, **local
+    )
+    try:
+        yield ray.cluster_resources()
+    finally:
+        ray.shutdown()
+
+
+def runtime_env() -> dict[str, object]:
+    """Code and variables of the workers; what `ray job submit` set for the job is kept."""
+    job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env", {})
+    variables = {"RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": str(TRAIN_POLL_S), "MLFLOW_DISABLE_TELEMETRY": "true"}
+    modules = [str(REPOSITORY / package) for package in ("par", "ray_jobs")]
+    return {"py_modules": modules, "env_vars": {**variables, **job.get("env_vars", {})}}

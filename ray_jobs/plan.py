@@ -1,0 +1,125 @@
+"""The plan of a sweep: what will run, how much of it at once, and what it takes."""
+
+from dataclasses import dataclass
+from statistics import fmean
+from time import perf_counter
+
+import numpy as np
+from rich.table import Table
+
+from par.config import RunConfig
+from par.model.backbones import BACKBONES, split_layers
+from par.model.cost import Cost, seed_cost
+from par.study.ledger import SweepState
+from par.study.space import Space
+from ray_jobs.cluster import Demand
+from ray_jobs.proposals import BackboneStudy, shares
+
+SAMPLES = 8
+"""Proposals of each backbone whose mean cost stands for all."""
+CPU_SHARE = 0.25
+"""Share of a core's matrix-product rate that a small model reaches."""
+GPU_FLOPS = 1.5e14
+"""Assumed rate of one GPU, FLOP/s."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BackbonePlan:
+    """What one backbone's share of the sweep is."""
+
+    backbone: str
+    configurations: int
+    seeds: int
+    """In total: configurations times seeds of each."""
+    done: int
+    """Seeds that have a result already."""
+    demand: Demand
+    concurrency: int
+    cost: Cost
+    """Mean of one seed."""
+
+    @property
+    def left(self) -> int:
+        """Seeds to run."""
+        return self.seeds - self.done
+
+    def seconds(self, rate_per_core: float) -> float:
+        """Estimated wall time, the backbone alone on the cluster."""
+        gpus = self.demand.gpus_per_worker
+        rate = gpus * GPU_FLOPS if gpus else self.demand.cpus_per_worker * rate_per_core * CPU_SHARE
+        return self.left * self.cost.flops / (rate * self.demand.workers) / min(self.concurrency, max(1, self.left))
+
+
+def sampled_runs(space: Space, backbone: str) -> list[RunConfig]:
+    """Some runs that the search may propose."""
+    study, known = BackboneStudy(space, backbone, ()), set[str]()
+    runs: list[RunConfig] = []
+    for number in range(min(SAMPLES, shares(space)[backbone])):
+        if record := study.propose(number, known):
+            known.add(record.id)
+            runs.append(space.run_config(backbone, record.suggested, 0))
+    return runs
+
+
+def mean_cost(runs: list[RunConfig]) -> Cost:
+    """The mean of one seed over the sampled runs; parameters and checkpoint are those of the largest."""
+    costs = [seed_cost(run) for run in runs]
+    return Cost(
+        parameters=max(c.parameters for c in costs),
+        train_flops=fmean(c.train_flops for c in costs),
+        evaluation_flops=fmean(c.evaluation_flops for c in costs),
+        checkpoint_bytes=max(c.checkpoint_bytes for c in costs),
+    )
+
+
+def seeds_done(state: SweepState, backbone: str) -> int:
+    """Seeds of a backbone that have a result."""
+    return sum(len(config.results) for config in state.configs if config.record.backbone == backbone)
+
+
+def rate_per_core() -> float:
+    """FLOP/s of one core on a matrix product in fp32, measured for a tenth of a second."""
+    from threadpoolctl import threadpool_limits
+
+    a = np.ones((256, 256), dtype=np.float32)
+    with threadpool_limits(1):
+        started, products = perf_counter(), 0
+        while perf_counter() - started < 0.1:
+            a @ a
+            products += 1
+        return products * 2 * 256**3 / (perf_counter() - started)
+
+
+def plan_table(space: Space, plans: list[BackbonePlan]) -> Table:
+    """The plan as a table."""
+    core = rate_per_core()
+    table = Table(title=f"Plan of {space.name}: {space.question}", title_justify="left", caption_justify="left")
+    for name in ("backbone", "layers", "configurations", "seeds", "done", "one trial", "at once", "FLOPs", "storage", "time"):
+        table.add_column(name, justify="left" if name in ("backbone", "layers", "one trial") else "right")
+    for plan in plans:
+        layers = BACKBONES[plan.backbone].layers
+        table.add_row(
+            plan.backbone, str(split_layers(layers)), str(plan.configurations), str(plan.seeds), str(plan.done),
+            f"{plan.demand.workers} × worker: {plan.demand}", str(plan.concurrency),
+            f"{plan.left * plan.cost.flops:.2g}", _bytes(plan.seeds * plan.cost.checkpoint_bytes),
+            _duration(plan.seconds(core)),
+        )  # fmt: skip
+    table.caption = (
+        f"Time is a rough estimate: {CPU_SHARE:.0%} of the {core / 1e9:.0f} GFLOP/s measured on one core here, or "
+        f"{GPU_FLOPS / 1e12:.0f} TFLOP/s for each GPU; start-up not included. Storage is one checkpoint per seed."
+    )
+    return table
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
