@@ -226,13 +226,7 @@ class RunConfig(Part):
 
 def _disagreements(run: RunConfig) -> Iterator[str]:
     train, d = run.train, run.task.train_depth
-    backbone = BACKBONES[run.backbone]
-    if backbone.source is not None and run.task.rendering == "compact":
-        yield f"task.rendering=compact needs a random-init backbone, {run.backbone} is pretrained: use text"
-    try:
-        split_layers(backbone.layers, run.recurrence.split)
-    except ConfigError as fault:
-        yield f"{fault} (backbone {run.backbone})"
+    yield from _backbone_faults(run)
     if train.batch_size % train.workers:
         yield f"train.batch_size={train.batch_size} is not a multiple of train.workers={train.workers}"
     if train.micro_batch is not None and train.micro_batch > train.batch_size // train.workers:
@@ -247,6 +241,16 @@ def _disagreements(run: RunConfig) -> Iterator[str]:
     depths = run.evaluation.depths
     if depths is not None and (not depths or list(depths) != sorted(set(depths)) or depths[0] != d):
         yield f"evaluation.depths={list(depths)} must ascend from task.train_depth={d}"
+
+
+def _backbone_faults(run: RunConfig) -> Iterator[str]:
+    backbone = BACKBONES[run.backbone]
+    if backbone.source is not None and run.task.rendering == "compact":
+        yield f"task.rendering=compact needs a random-init backbone, {run.backbone} is pretrained: use text"
+    try:
+        split_layers(backbone.layers, run.recurrence.split)
+    except ConfigError as fault:
+        yield f"{fault} (backbone {run.backbone})"
 
 
 def nest(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch.multiprocessing as mp
 from torch import distributed as dist
+from torch.multiprocessing.spawn import spawn
 
 from par.config import RunConfig
 from par.errors import ParError
@@ -59,7 +59,7 @@ def run_processes(size: int, function: Callable[..., None], *args: Any) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    mp.spawn(_member, args=(size, port, function, args), nprocs=size, join=True)
+    spawn(_member, args=(size, port, function, args), nprocs=size, join=True)
 
 
 def _member(rank: int, size: int, port: int, function: Callable[..., None], args: tuple[Any, ...]) -> None:

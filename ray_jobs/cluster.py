@@ -1,6 +1,7 @@
 """The cluster: how to reach it, what a trial asks of it, and how many trials fit."""
 
 import json
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import ray
 from ray import tune
+from ray._private.runtime_env.constants import RAY_JOB_CONFIG_JSON_ENV_VAR
 
 from par.errors import ConfigError
 
@@ -63,14 +65,14 @@ def concurrency(needs: Demand, resources: Mapping[str, float]) -> int:
     if fitting < 1:
         has = ", ".join(f"{resources.get(name, 0):g} {name}" for name in needs.total)
         raise ConfigError(
-            f"a trial needs {needs}, the cluster has {has}: lower train.workers or --cpus-per-worker, add nodes, or give "
-            "--max-concurrent for a cluster that scales up by itself"
+            f"a trial needs {needs}, the cluster has {has}: lower train.workers or --cpus-per-worker, add nodes, or "
+            "give --max-concurrent for a cluster that scales up by itself"
         )
     return fitting
 
 
 @contextmanager
-def connected(address: str | None) -> Iterator[dict[str, float]]:
+def connected(address: str | None) -> Iterator[Mapping[str, float]]:
     """Connect to the cluster at ``address`` or in RAY_ADDRESS, or start a local one; yield its resources.
 
     The repository's packages are shipped to the workers, so that nodes without par, or with another version of it,
@@ -81,7 +83,11 @@ def connected(address: str | None) -> Iterator[dict[str, float]]:
     address = address or os.environ.get("RAY_ADDRESS")
     local = {} if address else {"resources": {DRIVER: LOCAL_DRIVERS}, "include_dashboard": False}
     ray.init(
-        address=address or "local", runtime_env=runtime_env(), logging_level="warning", log_to_driver=False, **local
+        address=address or "local",
+        runtime_env=runtime_env(),
+        logging_level=logging.WARNING,
+        log_to_driver=False,
+        **local,
     )
     try:
         yield ray.cluster_resources()
@@ -90,8 +96,9 @@ def connected(address: str | None) -> Iterator[dict[str, float]]:
 
 
 def runtime_env() -> dict[str, object]:
-    """Code and variables of the workers; what `ray job submit` set for the job is kept."""
-    job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env", {})
-    variables = {"RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": str(TRAIN_POLL_S), "MLFLOW_DISABLE_TELEMETRY": "true"}
+    """Code and variables of the workers, less what `ray job submit` was given: the job's own word counts."""
+    job = json.loads(os.environ.get(RAY_JOB_CONFIG_JSON_ENV_VAR, "{}")).get("runtime_env", {})
+    ours = {"RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": str(TRAIN_POLL_S), "MLFLOW_DISABLE_TELEMETRY": "true"}
+    variables = {name: value for name, value in ours.items() if name not in job.get("env_vars", {})}
     modules = [str(REPOSITORY / package) for package in ("par", "ray_jobs")]
-    return {"py_modules": modules, "env_vars": {**variables, **job.get("env_vars", {})}}
+    return {"env_vars": variables} | ({} if "py_modules" in job else {"py_modules": modules})

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,8 +17,6 @@ from par.study.records import ConfigRecord, SweepState
 from par.study.report.plots import accuracy_by_depth
 from par.study.report.table import results_table
 from par.study.space import Space
-from par.tasks.groups import parse_task
-from par.tasks.streams import evaluation_hash
 from ray_jobs.cluster import Demand, concurrency, connected, demand
 from ray_jobs.plan import BackbonePlan, mean_cost, plan_table, sampled_runs, seeds_done
 from ray_jobs.progress import Progress
@@ -41,7 +40,7 @@ class Options:
     cpus_per_worker: float
     gpus_per_worker: float | None
 
-    def demand(self, workers: int, resources: dict[str, float]) -> Demand:
+    def demand(self, workers: int, resources: Mapping[str, float]) -> Demand:
         """What one trial takes."""
         return demand(workers, resources, cpus=self.cpus_per_worker, gpus=self.gpus_per_worker)
 
@@ -53,7 +52,7 @@ def show_plan(space: Space, ledger: Ledger | None, options: Options, console: Co
         console.print(plan_table(space, plans(space, state, options, resources)))
 
 
-def plans(space: Space, state: SweepState, options: Options, resources: dict[str, float]) -> list[BackbonePlan]:
+def plans(space: Space, state: SweepState, options: Options, resources: Mapping[str, float]) -> list[BackbonePlan]:
     """The plan of every backbone. Raises ConfigError if a trial does not fit the cluster."""
     found: list[BackbonePlan] = []
     for backbone, configurations in shares(space).items():
@@ -98,7 +97,7 @@ def _run_trials(
     options: Options,
     projection: Projection,
     console: Console,
-    resources: dict[str, float],
+    resources: Mapping[str, float],
     todo: list[BackbonePlan],
 ) -> None:
     """Start Tune on what is left; it returns when nothing more can be started."""

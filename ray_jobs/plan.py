@@ -85,7 +85,7 @@ def rate_per_core() -> float:
     with threadpool_limits(1):
         started, products = perf_counter(), 0
         while perf_counter() - started < 0.1:
-            a @ a
+            np.matmul(a, a)
             products += 1
         return products * 2 * 256**3 / (perf_counter() - started)
 
@@ -94,7 +94,18 @@ def plan_table(space: Space, plans: list[BackbonePlan]) -> Table:
     """The plan as a table."""
     core = rate_per_core()
     table = Table(title=f"Plan of {space.name}: {space.question}", title_justify="left", caption_justify="left")
-    for name in ("backbone", "layers", "configurations", "seeds", "done", "one trial", "at once", "FLOPs", "storage", "time"):
+    for name in (
+        "backbone",
+        "layers",
+        "configurations",
+        "seeds",
+        "done",
+        "one trial",
+        "at once",
+        "FLOPs",
+        "storage",
+        "time",
+    ):
         table.add_column(name, justify="left" if name in ("backbone", "layers", "one trial") else "right")
     for plan in plans:
         layers = BACKBONES[plan.backbone].layers

@@ -33,7 +33,7 @@ def distribution(domain: Domain) -> BaseDistribution:
 
 
 class BackboneStudy:
-    """One Optuna study in memory, rebuilt from the ledger: verdicts as finished trials, open configurations as running."""
+    """One Optuna study in memory, rebuilt from the ledger: verdicts are finished trials, open configurations run."""
 
     def __init__(self, space: Space, backbone: str, known: tuple[ConfigState, ...]) -> None:
         self.space, self.backbone = space, backbone
@@ -116,8 +116,8 @@ class LedgerSearch(Searcher):
         for config in known:
             self._judge(config)
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """The next seed to run, None while there is nothing to start, FINISHED when all is done."""
+    def suggest(self, trial_id: str) -> Any:
+        """The next seed to run as a dictionary, None while there is nothing to start, FINISHED when all is done."""
         state = self.ledger.read()
         decision = self._decide(state)
         while isinstance(decision, NewConfiguration):

@@ -5,18 +5,21 @@ import platform
 import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 
+import par
+import ray_jobs
 from ray_jobs.cluster import REPOSITORY
 
 LIBRARIES = ("torch", "transformers", "ray", "optuna", "mlflow", "numpy")
 
 
 def source_hash() -> str:
-    """Sixteen hex digits over the Python files of par and ray_jobs: equal hashes mean equal code."""
+    """Sixteen hex digits over the Python files of par and ray_jobs that this process runs: equal means equal code."""
     digest = hashlib.sha256()
-    for package in ("par", "ray_jobs"):
-        for path in sorted((REPOSITORY / package).rglob("*.py")):
-            digest.update(path.relative_to(REPOSITORY).as_posix().encode() + path.read_bytes())
+    for package in (Path(par.__file__).parent, Path(ray_jobs.__file__).parent):
+        for path in sorted(package.rglob("*.py")):
+            digest.update(path.relative_to(package.parent).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -1,7 +1,7 @@
 """Sweep looped models over configurations and seeds.
 
-    python ray_jobs/sweep.py --space search_spaces/smoke.yaml
-    ray job submit -- python ray_jobs/sweep.py --space search_spaces/smoke.yaml
+python ray_jobs/sweep.py --space search_spaces/smoke.yaml
+ray job submit -- python ray_jobs/sweep.py --space search_spaces/smoke.yaml
 """
 
 import os
@@ -28,7 +28,8 @@ BAD_INPUT, SEEDS_MISSING = 2, 1
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
 def sweep(
     space: Annotated[
-        Path | None, typer.Option(help="Search space (YAML): what to compare, over how many seeds.", show_default="smoke")
+        Path | None,
+        typer.Option(help="Search space (YAML): what to compare, over how many seeds.", show_default="smoke"),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the sweep; the space's name by default.")] = None,
     resume: Annotated[str | None, typer.Option(metavar="NAME", help="Go on with this sweep; repeats no seed.")] = None,
@@ -94,7 +95,9 @@ def _open(
         chosen = load_space(space or REPOSITORY / "search_spaces" / "smoke.yaml")
         if not dry_run and (name or chosen.name) in sweeps(storage):
             wanted = name or chosen.name
-            raise ConfigError(f"sweep {wanted} exists in {storage}: go on with --resume {wanted}, or give another --name")
+            raise ConfigError(
+                f"sweep {wanted} exists in {storage}: go on with --resume {wanted}, or give another --name"
+            )
         return chosen, None
     if name not in (None, resume):
         raise ConfigError(f"--resume {resume} goes on under its own name: drop --name {name}")
@@ -116,7 +119,12 @@ def _record(space: Space) -> dict[str, object]:
     """What the sweep is, for whoever finds it later."""
     from ray_jobs.provenance import provenance
 
-    return {"space": space.text, "space_path": f"{space.name}.yaml", "space_fingerprint": space.fingerprint(), **provenance()}
+    return {
+        "space": space.text,
+        "space_path": f"{space.name}.yaml",
+        "space_fingerprint": space.fingerprint(),
+        **provenance(),
+    }
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from par.config import RunConfig
@@ -46,6 +47,11 @@ class Ticket:
     def run_name(self) -> str:
         """Name of the Ray Train run: a later attempt finds it again, another sweep never does."""
         return hashlib.sha256(f"{self.storage}/{self.sweep}/{self.config}/{self.seed}".encode()).hexdigest()[:16]
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the seed's checkpoints lie; every worker of it sees the folder."""
+        return Path(self.ledger().folder(self.config, self.seed)) / "checkpoints"
 
     def ledger(self) -> Ledger:
         """Open the ledger that this seed belongs to."""

@@ -12,14 +12,13 @@ import pyarrow.parquet as pq
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
-from mlflow import MlflowClient  # noqa: E402  the variable above is read on import
+from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NAME
 
 from par import metrics as m
 from par.config import RunConfig
-from par.study.ledger import ConfigState, Ledger, SweepState
-from par.study.ledger import ACCURACY, HISTORY
+from par.study.ledger import ACCURACY, HISTORY, ConfigState, Ledger, SweepState
 
 EXPERIMENT = "par"
 KEY = "par.key"

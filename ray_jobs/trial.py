@@ -11,6 +11,8 @@ import torch
 from ray import train, tune
 
 from par.errors import FailureKind, ParError
+from par.training.checkpoint import committed_step
+from ray_jobs.provenance import source_hash
 from ray_jobs.ticket import Ticket
 from ray_jobs.worker import run_seed
 
@@ -23,7 +25,13 @@ def run_trial(config: Mapping[str, Any]) -> None:
     """
     ticket = Ticket(**config["ticket"])
     ledger = ticket.ledger()
-    began = {"node": socket.gethostname(), "pid": os.getpid(), "start": _now()}
+    began = {
+        "node": socket.gethostname(),
+        "pid": os.getpid(),
+        "source": source_hash(),
+        "start": _now(),
+        "resumed_at": committed_step(ticket.checkpoints),
+    }
     attempt = ledger.begin_attempt(ticket.config, ticket.seed, began)
     tune.report({"phase": "start", "step": 0, "attempt": attempt})
     end: dict[str, Any] = {}

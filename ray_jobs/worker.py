@@ -32,11 +32,10 @@ def run_seed(ticket: Ticket, report: Report) -> SeedResult:
     """
     run, ledger = ticket.run, ticket.ledger()
     trainer = Trainer(run, data_mesh())
-    folder = Path(ledger.folder(ticket.config, ticket.seed)) / "checkpoints"
-    history = checkpoint.resume(trainer, folder)
+    history = checkpoint.resume(trainer, ticket.checkpoints)
     files: dict[str, bytes] = {}
     try:
-        for row in _train(trainer, folder, history):
+        for row in _train(trainer, ticket.checkpoints, history):
             report({"phase": "train", **row})
         curve = _evaluate(trainer, report)
         files[ACCURACY] = to_parquet(list(rows(curve)))

@@ -56,7 +56,8 @@ def depth_curve(
     for turn in range(turns):
         first = (turn * size + rank) * batch_size
         indices = np.arange(first, first + batch_size)
-        right_BDX = _right(model, task, rendering, indices, depths, step_size)[indices < sequences]
+        wanted_B = torch.from_numpy(indices < sequences)
+        right_BDX = _right(model, task, rendering, indices, depths, step_size)[wanted_B]
         counts_2D += torch.stack([right_BDX.float().mean(-1).sum(0), right_BDX.all(-1).float().sum(0)])
         progress(turn + 1, turns)
     model.train()

@@ -9,8 +9,7 @@ from statistics import fmean
 from par.config import RunConfig
 from par.model.backbones import BACKBONES, Backbone, split_layers
 from par.tasks.groups import parse_task
-from par.training.depth import draw_depth
-from par.training.objectives import answered_iterations
+from par.training.depth import answered_iterations, draw_depth
 
 TEXT_TOKENS_PER_OPERATION = 10
 TEXT_TOKENS_PER_BOX = 6

@@ -3,7 +3,6 @@
 Dimension letters: B prompts, T tokens, H width, K kept iterations, N branches, C candidates.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -116,7 +115,10 @@ class LoopedModel(nn.Module):
         self.rotary = decoder.rotary_emb
         self.prelude = nn.ModuleList(layers[: parts.prelude])
         self.recurrence = Recurrence(
-            nn.ModuleList(layers[parts.prelude : core_end]), config.hidden_size, anchor=anchor, adapter_init=adapter_init
+            nn.ModuleList(layers[parts.prelude : core_end]),
+            config.hidden_size,
+            anchor=anchor,
+            adapter_init=adapter_init,
         )
         self.coda = nn.ModuleList(layers[core_end:])
         self.head = CandidateHead(decoder.norm, parent.lm_head.weight)
@@ -127,7 +129,8 @@ class LoopedModel(nn.Module):
         With gradient the kept states pass the coda as one batch; without, one after the other, which needs less memory.
         """
         hidden_BTH = self.embed(packed.ids_BT)
-        context = Context(*self.rotary(hidden_BTH, packed.positions_BT), packed.additive_mask(hidden_BTH.dtype))
+        cos_BTD, sin_BTD = self.rotary(hidden_BTH, packed.positions_BT)
+        context = Context(cos_BTD, sin_BTD, packed.additive_mask(hidden_BTH.dtype))
         e_BTH = context.apply(self.prelude, hidden_BTH)
         kept_KBTH, drift = self.recurrence(e_BTH, context, packed.real_BT, plan)
         answers_KBNH = self._answers(kept_KBTH, context, packed.rows_BN)

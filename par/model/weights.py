@@ -1,6 +1,7 @@
 """The parent decoder of a backbone: random weights, or a pretrained checkpoint checked for completeness."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
@@ -43,11 +44,12 @@ def pretrained_parent(source: str | Path, attention: str = "sdpa") -> PreTrained
     Raises DataError if the files cannot be read or lack a tensor: a missing one would be random without a word.
     """
     try:
-        parent, report = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             source, dtype=torch.float32, attn_implementation=attention, output_loading_info=True
         )
     except (OSError, ValueError) as fault:
         raise DataError(f"backbone weights at {source}: {fault}") from fault
+    parent, report = loaded
     if missing := sorted(report["missing_keys"]):
         raise DataError(f"backbone weights at {source} lack {len(missing)} tensors: {', '.join(missing[:8])}")
     return parent

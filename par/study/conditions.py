@@ -31,18 +31,15 @@ def cycle(search: Mapping[str, Domain]) -> tuple[str, ...]:
     return tuple(path[path.index(key) :]) if key is not None else ()
 
 
-def requirements(key: str, search: Mapping[str, Domain], fixed: Mapping[str, object]) -> dict[str, object] | None:
-    """The values that other keys must have for ``key`` to be searched; None if no choice of them does it.
+def requirements(key: str, search: Mapping[str, Domain]) -> dict[str, object] | None:
+    """The values that other keys must have for ``key`` to be searched; None if they contradict one another.
 
     The conditions must be free of cycles.
     """
     needed: dict[str, object] = {}
     for parent, value in search[key].when.items():
-        possible = search[parent].ends() if parent in search else (fixed[parent],)
-        above = requirements(parent, search, fixed) if parent in search else {}
-        if above is None or not any(same(value, option) for option in possible):
-            return None
-        if not agree(needed, above | {parent: value}):
+        above = requirements(parent, search) if parent in search else {}
+        if above is None or not agree(needed, above | {parent: value}):
             return None
         needed |= above | {parent: value}
     return needed
@@ -87,11 +84,10 @@ def sound(
         around = " -> ".join((*loop, loop[0]))
         faults.append(Fault(search[loop[0]].line, f"the conditions {around} form a circle: drop one `when`"))
         kept = {key: domain for key, domain in kept.items() if key not in loop}
-    kept = with_parents(kept, values)
-    for key in [key for key in kept if requirements(key, kept, values) is None]:
+    for key in [key for key in kept if requirements(key, kept) is None]:
         faults.append(Fault(search[key].line, f"{key}: its conditions contradict one another, so it is never searched"))
         del kept[key]
-    return with_parents(kept, values)
+    return kept
 
 
 def with_parents(search: Mapping[str, Domain], fixed: Mapping[str, object]) -> dict[str, Domain]:

@@ -129,7 +129,7 @@ class Ledger:
         return number
 
     def end_attempt(self, config: str, seed: int, attempt: int, record: Mapping[str, Any]) -> None:
-        """Add ``record`` and its ``end`` to the attempt. Raises LedgerError without an end, or if it ended otherwise."""
+        """Add ``record``, which needs an ``end``, to the attempt. Raises LedgerError if it has ended otherwise."""
         path = f"{_seed(config, seed)}/attempt-{attempt}.json"
         if "end" not in record:
             raise LedgerError(f"{path}: the record has no end; give the time at which the attempt ended")

@@ -57,10 +57,8 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as fault:
         line = fault.object.count(b"\n", 0, fault.start) + 1
         raise refusal(path, [Fault(line, "not UTF-8 text: save the file as UTF-8")]) from None
-    except IsADirectoryError:
-        raise refusal(path, [Fault(1, "this is a folder: name a YAML file in it")]) from None
     except OSError as fault:
-        raise refusal(path, [Fault(1, f"cannot be read: {fault.strerror}")]) from None
+        raise refusal(path, [Fault(1, f"cannot be read ({fault.strerror}): name a YAML file")]) from None
 
 
 def locate(text: str, faults: list[Fault]) -> Located | None:

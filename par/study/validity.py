@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from par.config import RunConfig, explain, nest
-from par.study.conditions import agree, holds, parents_first, requirements, walk, with_parents
+from par.study.conditions import holds, parents_first, requirements, walk, with_parents
 from par.study.domains import OPTIONS, Choice, Domain, is_end
 from par.study.draft import Draft
 from par.study.keys import KEYS
@@ -135,11 +135,10 @@ def _rows(columns: Columns, fixed: Mapping[str, object]) -> Iterator[dict[str, o
 def _pairs(columns: Columns, fixed: Mapping[str, object], rng: random.Random) -> Iterator[dict[str, object]]:
     """Yield a row for every two values that can be met together, the rest of it drawn at random."""
     search = dict(columns)
-    needs = {key: requirements(key, search, fixed) or {} for key in search}
+    needs = {key: requirements(key, search) or {} for key in search}
     for (a, left), (b, right) in combinations(columns, 2):
-        for pair in ({a: x, b: y} for x, y in product(left.ends(), right.ends())):
-            if agree(needs[a], needs[b]) and agree(needs[a] | needs[b], pair):
-                yield _draw(columns, fixed, needs[a] | needs[b] | pair, rng)
+        for x, y in product(left.ends(), right.ends()):
+            yield _draw(columns, fixed, needs[a] | needs[b] | {a: x, b: y}, rng)
 
 
 def _draw(

@@ -13,9 +13,9 @@ from par.tasks.groups import GroupTask
 from par.tasks.prompts import Prompts, Rendering
 from par.tasks.streams import Split, examples
 from par.training.chance import Stream, generator
-from par.training.depth import StepDepth, draw_boxes, draw_depth, draw_lengths
+from par.training.depth import StepDepth, answered_iterations, draw_boxes, draw_depth, draw_lengths
 from par.training.halting import extra_negative, halting_targets
-from par.training.objectives import Targets, answered_iterations
+from par.training.objectives import Targets
 from par.training.stretch import draw_factor
 
 

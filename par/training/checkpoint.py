@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch import distributed as dist
-from torch.distributed import checkpoint as dcp
-from torch.distributed.checkpoint import FileSystemReader
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
+from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
 from par.errors import CheckpointError
 from par.training.loop import Trainer
@@ -36,7 +37,7 @@ def save(trainer: Trainer, folder: Path, history: list[dict[str, Any]], *, keep:
         target.mkdir(parents=True)
     _barrier(trainer)
     with _quiet():
-        dcp.save(dict(_state(trainer)), checkpoint_id=target, no_dist=trainer.mesh is None)
+        dcp_save(dict(_state(trainer)), checkpoint_id=target, no_dist=trainer.mesh is None)
     if rank == 0:
         _write(target / HISTORY, json.dumps(history))
         _commit(target, trainer, size)
@@ -60,15 +61,16 @@ def resume(trainer: Trainer, folder: Path) -> list[dict[str, Any]]:
         raise CheckpointError(f"{last} belongs to {found}, this run is {owner}: use another folder")
     state = dict(_state(trainer)) | _empty_optimizer_state(trainer, last)
     with _quiet():
-        dcp.load(state, checkpoint_id=last, no_dist=trainer.mesh is None)
+        dcp_load(state, checkpoint_id=last, no_dist=trainer.mesh is None)
     _give_optimizers(trainer, state)
     trainer.step = manifest["step"]
     return json.loads((last / HISTORY).read_text())
 
 
-def remove(folder: Path) -> None:
-    """Delete all checkpoints of a seed that is done."""
-    shutil.rmtree(folder, ignore_errors=True)
+def committed_step(folder: Path) -> int:
+    """The step from which a trainer would go on; 0 without a checkpoint."""
+    committed = list(_committed(folder))
+    return int(json.loads((committed[-1] / MANIFEST).read_text())["step"]) if committed else 0
 
 
 def _commit(target: Path, trainer: Trainer, size: int) -> None:
@@ -90,7 +92,9 @@ def _committed(folder: Path) -> Iterator[Path]:
     """Checkpoints whose manifest is there and whose files have the recorded sizes, oldest first."""
     for path in sorted(folder.glob(f"step_*/{MANIFEST}")):
         files = json.loads(path.read_text())["files"]
-        if all((path.parent / name).is_file() and (path.parent / name).stat().st_size == n for name, n in files.items()):
+        if all(
+            (path.parent / name).is_file() and (path.parent / name).stat().st_size == n for name, n in files.items()
+        ):
             yield path.parent
 
 
@@ -103,7 +107,7 @@ def _collect(folder: Path, keep: int) -> None:
 
 def _state(trainer: Trainer) -> Iterator[tuple[str, Tensor]]:
     """Every parameter and every piece of optimizer state under the parameter's name; a tied matrix appears once."""
-    names: dict[nn.Parameter, str] = {p: name for name, p in trainer.model.named_parameters()}
+    names: dict[Tensor, str] = {p: name for name, p in trainer.model.named_parameters()}
     yield from ((f"model/{name}", p.detach()) for p, name in names.items())
     for optimizer in trainer.optimizers:
         for p, values in optimizer.state.items():

@@ -47,6 +47,13 @@ def _free_iterations(schedule: ScheduleConfig, rng: np.random.Generator) -> int:
     return 1 + int(rng.poisson(rate))
 
 
+def answered_iterations(run: RunConfig, iterations: int) -> tuple[int, ...]:
+    """The iterations (1-based) whose read-out has an answer target: the window, or the last one alone."""
+    if run.objective == "final_only":
+        return (iterations,)
+    return tuple(range(max(1, iterations - run.recurrence.gradient_window + 1), iterations + 1))
+
+
 def draw_lengths(run: RunConfig, step: int, depth: StepDepth) -> np.ndarray:
     """Prefix lengths (batch, prefixes) in operations; the first is the whole prompt where the batch has one depth."""
     rng = generator(Stream.LENGTHS, run.seed, step)

@@ -54,7 +54,9 @@ class Trainer:
         self.device = device_of_this_worker()
         self.rendering = build_rendering(run)
         self.batches = Batches(run, parse_task(run.task.name), self.rendering)
-        self.model = build_model(run, self.rendering, seed=integer_seed(Stream.INITIALISATION, run.seed)).to(self.device)
+        self.model = build_model(run, self.rendering, seed=integer_seed(Stream.INITIALISATION, run.seed)).to(
+            self.device
+        )
         shard(self.model, mesh)
         self.optimizers = build_optimizers(self.model, run.optim)
 

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from par.config import RunConfig
-
 
 @dataclass(frozen=True, slots=True)
 class Targets:
@@ -29,13 +27,6 @@ class Targets:
         """The same tensors on a device."""
         moved = (self.answers_KBN, self.weights_KBN, self.halt_KBN, self.halt_weights_KBN)
         return type(self)(*(tensor.to(device, non_blocking=True) for tensor in moved))
-
-
-def answered_iterations(run: RunConfig, iterations: int) -> tuple[int, ...]:
-    """The iterations (1-based) whose read-out has an answer target: the window, or the last one alone."""
-    if run.objective == "final_only":
-        return (iterations,)
-    return tuple(range(max(1, iterations - run.recurrence.gradient_window + 1), iterations + 1))
 
 
 def weighted_loss(logits_KBNC: Tensor, targets: Targets, *, halting_weight: float) -> Tensor:

@@ -5,6 +5,7 @@ from math import cos, pi
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.optim import AdamW, Muon, Optimizer
 
 from par.config import OptimConfig, TrainConfig
@@ -54,4 +55,4 @@ def set_rate(optimizers: Sequence[Optimizer], factor: float) -> None:
 def clip_gradients(model: nn.Module, limit: float) -> torch.Tensor:
     """Scale all gradients so that their global norm is at most ``limit``; return the norm before, on the device."""
     norm = nn.utils.clip_grad_norm_(model.parameters(), limit)
-    return norm.full_tensor() if isinstance(norm, torch.distributed.tensor.DTensor) else norm
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm

@@ -96,15 +96,14 @@ def test_totals_are_not_increments(configurations, seeds, more, more_seeds):
     assert set(sweep.completed.values()) <= {1}
 
 
-@given(totals, events)
-@settings(max_examples=30, deadline=None)
-def test_backbones_take_turns(configurations, story):
+@given(st.fixed_dictionaries(dict.fromkeys(["small", "middle", "large"], st.integers(0, 4))))
+@settings(max_examples=20, deadline=None)
+def test_backbones_take_turns(configurations):
     """A new configuration goes to a backbone that has the fewest of those that are short of their total."""
-    sweep = Sweep(devices=3)
-    for _ in story:
+    sweep = Sweep(devices=1)
+    for _ in range(sum(configurations.values())):
         known = Counter(c.record.backbone for c in sweep.state.configs)
-        if isinstance(decision := next_run(sweep.state, configurations=configurations, seeds=0, running=()), Finished):
-            break
+        decision = next_run(sweep.state, configurations=configurations, seeds=0, running=())
         assert isinstance(decision, NewConfiguration)
         short = [known[b] for b, total in configurations.items() if known[b] < total]
         assert known[decision.backbone] == min(short)

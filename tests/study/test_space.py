@@ -115,6 +115,7 @@ def test_a_file_is_read_as_it_is_written(load):
         "recurrence.gradient_window": IntRange(2, 8),
         "stretch.s_max": FloatRange(1.0, 16.0, log=True, when={"stretch.enabled": True}),
     }
+    assert all(read.is_active(key, {}) for key in read.search)
     assert (read.configurations, read.seeds, read.sampler, read.sampler_seed) == (8, 2, "tpe", 0)
     assert (read.score, read.name, read.text) == ("extrapolation_auc", "space", ANCHORING)
     assert pickle.loads(pickle.dumps(read)) == read
@@ -180,6 +181,7 @@ def test_a_grid_is_every_combination_once_and_only_active_keys(load):
         "halting.k: {int: [2, 3], when: {halting.mode: learned}}\n"
         "halting.mode: {choice: [forced, learned]}\n"
         "recurrence.anchor: {choice: [first, none]}",
+        fixed="train.steps: 300",
         rest="sampler: grid",
     )
     read = load(text)
@@ -235,6 +237,7 @@ def test_s1_a_grid_domain_is_sent_to_choice(faults):
         (space("gradient_windw: {int: [2, 8]}"), 6, "recurrence.gradient_window"),
         (space("recurrence.gradient_windw: {int: [2, 8]}"), 6, "recurrence.gradient_window"),
         (space("train.gradient_window: {int: [2, 8]}"), 6, "recurrence.gradient_window"),
+        (space("anchr: {choice: [first]}"), 6, "recurrence.anchor"),
         (space("optim.lr: {choice: [1]}", fixed="train.stpes: 3"), 5, "train.steps"),
         (space("optim.lr: {choice: [1], when: {recurence.anchor: none}}"), 6, "recurrence.anchor"),
         (space("optim.lr: {choise: [1]}"), 6, "choice"),
@@ -321,7 +324,11 @@ LR = "optim.lr: {choice: [1]}"
         (space(LR, fixed="optim.clip: .inf"), 5, ["optim.clip=inf"]),
         (space(LR, fixed="optim.clip: .nan"), 5, ["optim.clip=nan"]),
         (space(LR, fixed="task.name: swap-s99"), 5, ["swap-s99"]),
-        (space(LR, fixed="task.name: 2024-99-99"), 5, ["2024-99-99"]),
+        (space(LR, fixed="task.name: 2024-99-99"), 5, ["task.name=2024-99-99"]),
+        (space(LR, fixed="task.name: 2024-01-01"), 5, ["task.name=2024-01-01"]),
+        (space(LR, fixed="optim.clip: !!int x"), 5, ["optim.clip='x'"]),
+        (space(LR, fixed='"a\\nb": 1'), 5, ["a b"]),
+        (space(LR, fixed="? [a]\n: 1"), 5, ["key"]),
         (space(LR, fixed="evaluation.depths: [16, 8]"), 5, ["evaluation.depths"]),
         (space(LR, fixed="recurrence.split: [1, 1]"), 5, ["recurrence.split"]),
         (space(LR, fixed="train.steps: 300\ntrain.steps: 400"), 6, ["train.steps", "line 5"]),
@@ -337,6 +344,7 @@ LR = "optim.lr: {choice: [1]}"
         (space("optim.lr: {float: [1, true]}"), 6, ["True"]),
         (space("optim.lr: {float: [1, two]}"), 6, ["'two'"]),
         (space("optim.lr: {float: [1, .inf]}"), 6, ["inf"]),
+        (space(f"optim.lr: {{float: [1, 1{'0' * 400}]}}"), 6, ["finite"]),
         (space("optim.lr: {float: [1, 2], log: 1}"), 6, ["log=1"]),
         (space("optim.lr: {float: [1, 2], step: 1}"), 6, ["step"]),
         (space("optim.lr:\n  float: [0, 1]\n  log: true"), 7, ["optim.lr", "log"]),
@@ -403,6 +411,19 @@ def test_a_file_that_cannot_be_read_is_refused_in_the_same_form(tmp_path, make):
     with pytest.raises(SpaceError) as refused:
         load_space(str(path))
     assert located(str(refused.value))[0] in (1, 2)
+
+
+def test_every_wrong_value_of_a_choice_is_listed_and_each_limit_of_a_range_once(faults):
+    """Each value of a choice is a fault of its own; the ends of a range that miss one limit are one."""
+    assert len(faults(space("halting.k: {choice: [0, -1, 2]}"))) == 2
+    assert len(faults(space("halting.k: {int: [-3, 0]}"))) == 1
+    assert len(faults(space("halting.tau: {float: [-1, 2]}"))) == 2
+
+
+def test_an_alias_that_holds_itself_is_named(faults):
+    """A circle of aliases is a fault at its line."""
+    text = space(LR).replace("fixed: {}", "fixed: &all {train.steps: *all}")
+    assert [line for line, message in faults(text) if "*all holds itself" in message] == [4]
 
 
 def test_duplicates_are_all_listed(faults):
@@ -492,10 +513,28 @@ def test_three_settings_that_disagree_are_found_in_a_wide_space(faults):
     assert "train.micro_batch=8" in message
 
 
+def test_one_wrong_pair_among_thousands_is_found(faults):
+    """Every two values of a space are tried together, however many others each of them meets."""
+    steps, warmup = [*range(501, 570), 500], [*range(69), 500]
+    wide = f"train.steps: {{choice: {steps}}}\noptim.warmup_steps: {{choice: {warmup}}}"
+    [(_, message)] = faults(space(wide))
+    assert "optim.warmup_steps=500 must be below train.steps=500" in message
+
+
+def test_conditions_are_kept_in_a_wide_space(faults):
+    """A setting whose condition fails is at its default, also where the combinations are too many to list."""
+    wide = [f"{key}: {{float: [0.1, 0.2]}}" for key in ("optim.lr", "optim.clip", "halting.weight", "halting.tau")]
+    words = "recurrence.anchor: {choice: [first, none]}\ntrain.query_reset: {choice: [0, 0.2, 0.4, 0.6, 0.8, 1]}"
+    rule = "train.steps: {choice: [300, 500]}\noptim.warmup_steps: {int: [1, 400], when: {train.steps: 500}}"
+    assert faults(space("\n".join([*wide, words, rule]))) == []
+
+
 def test_a_faulty_setting_is_not_blamed_on_others(faults):
     """A rule is not judged with the default of a setting that the file gives, wrongly."""
     assert [line for line, _ in faults(space("halting.k: {int: [1, 9]}", fixed="halting.m: 0"))] == [5]
     assert [line for line, _ in faults(space(LR, fixed="train.steps: 100\noptim.warmup_steps: -1"))] == [6]
+    learnt = "halting.mode: {choice: [learnt]}\nhalting.k: {int: [1, 4], when: {halting.mode: learnt}}"
+    assert [line for line, _ in faults(space(learnt, fixed="halting.m: 4"))] == [7]
     assert [line for line, _ in faults(space("task.rendering: {choice: [compact]}", backbones="[mini]"))] == [2]
 
 

@@ -1,0 +1,204 @@
+"""The looped model against its unmodified parent, and against the recurrence written out plainly."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+from transformers import PreTrainedModel
+
+from par.model.backbones import BACKBONES
+from par.model.looped import Context, Iterations, LoopedModel
+from par.model.packing import Branches, Packed, pack
+from par.model.weights import random_parent
+from par.tasks.groups import parse_task
+from par.tasks.prompts import open_rendering
+from par.tasks.streams import Split, examples
+
+torch.set_num_threads(1)
+
+TASK = parse_task("swap-s3")
+COMPACT = open_rendering(TASK, "compact", 3)
+DEPTH = 4
+
+
+def packed(rendering=COMPACT, *, indices=(0, 1), operations=(DEPTH,)) -> Packed:
+    """Prompts of DEPTH operations that are asked for every box after each of ``operations``."""
+    drawn = examples(TASK, seed=3, split=Split.TRAIN, indices=list(indices), depth=DEPTH)
+    lengths_BP = torch.tensor(operations).expand(len(indices), -1).numpy()
+    return pack(rendering.render(drawn), Branches.all_boxes(lengths_BP, TASK.boxes))
+
+
+def every(count: int, window: int = 0, reset: Tensor | None = None) -> Iterations:
+    return Iterations(count=count, keep=tuple(range(1, count + 1)), window=window, reset=reset)
+
+
+@dataclass
+class PlainLoop:
+    """The recurrence written out on the parent's modules, cut 1/1/1, with autograd over the last iterations."""
+
+    parent: PreTrainedModel
+    adapter: Tensor
+    anchor: bool
+
+    def __call__(self, batch: Packed, *, count: int, window: int) -> list[Tensor]:
+        """Logits (B, N, C) after each iteration."""
+        decoder = self.parent.model
+        prelude, core, coda = decoder.layers
+        h_BTH = decoder.embed_tokens(batch.ids_BT)
+        context = {
+            "attention_mask": torch.where(batch.visible_BTT, 0.0, -torch.inf).unsqueeze(1),
+            "position_embeddings": decoder.rotary_emb(h_BTH, batch.positions_BT),
+        }
+        e_BTH = prelude(h_BTH, **context)
+        state_BTH, logits = e_BTH, []
+        for k in range(1, count + 1):
+            if k > 1 and k == count - window + 1:
+                state_BTH = state_BTH.detach()
+            state_BTH = core(linear(torch.cat([e_BTH, state_BTH], dim=-1), self.adapter), **context)
+            rms_BT1 = state_BTH.square().mean(-1, keepdim=True).sqrt()
+            if k == 1:
+                anchor_BT1 = rms_BT1.detach()
+            elif self.anchor:
+                state_BTH = state_BTH * anchor_BT1 / rms_BT1
+            full_BTV = self.parent.lm_head(decoder.norm(coda(state_BTH, **context)))
+            asked_BNV = full_BTV.gather(1, batch.rows_BN.unsqueeze(-1).expand(-1, -1, full_BTV.shape[-1]))
+            candidates_BNC = batch.candidates_BC.unsqueeze(1).expand(-1, batch.rows_BN.shape[1], -1)
+            logits.append(asked_BNV.gather(2, candidates_BNC))
+        return logits
+
+
+@pytest.mark.parametrize("rendering", ["text", "compact"])
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama"])
+def test_one_iteration_is_the_parent(parent, question, family, tied, rendering):
+    """At R = 1, anchored, every answer has the logits that the unmodified parent gives it in a prompt of its own."""
+    wording = open_rendering(TASK, rendering, 3)
+    model = LoopedModel(parent(family, wording.vocabulary_size, tied=tied), anchor=True)
+    original = parent(family, wording.vocabulary_size, tied=tied)
+    with torch.no_grad():
+        logits_KBNC, drift = model(packed(wording), Iterations(count=1, keep=(1,)))
+        for index in (0, 1):
+            for box in range(TASK.boxes):
+                ids, positions, candidates = question(TASK, wording, index, DEPTH, box)
+                mask = torch.ones_like(ids)
+                wanted_V = original(input_ids=ids, position_ids=positions, attention_mask=mask).logits[0, -1]
+                torch.testing.assert_close(logits_KBNC[0, index, box], wanted_V[candidates[0]], atol=1e-5, rtol=0)
+    assert drift.item() == 1
+
+
+@pytest.mark.parametrize("anchor", [True, False], ids=["anchored", "free"])
+@pytest.mark.parametrize(("count", "window"), [(5, 1), (5, 2), (5, 4), (3, 3), (3, 8), (1, 1)])
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+def test_gradient_reaches_the_window_and_the_prelude(parent, count, window, tied, anchor):
+    """Logits and the gradients of all parameters are those of the plain loop cut off before its last w iterations."""
+    batch = packed(operations=(DEPTH, 2))
+    keep = tuple(range(max(1, count - window + 1), count + 1))
+    model = LoopedModel(parent("qwen3", COMPACT.vocabulary_size, tied=tied), anchor=anchor, adapter_init="sum")
+    logits_KBNC, _ = model(batch, Iterations(count=count, keep=keep, window=window))
+    original = parent("qwen3", COMPACT.vocabulary_size, tied=tied)
+    adapter = torch.cat([torch.eye(32), torch.eye(32)], dim=1).requires_grad_()
+    loop = PlainLoop(original, adapter, anchor)
+    plain_KBNC = torch.stack(loop(batch, count=count, window=window)[-len(keep) :])
+    torch.testing.assert_close(logits_KBNC, plain_KBNC, atol=1e-5, rtol=1e-5)
+
+    probe_KBNC = torch.randn(plain_KBNC.shape, generator=torch.Generator().manual_seed(0))
+    (logits_KBNC * probe_KBNC).sum().backward()
+    (plain_KBNC * probe_KBNC).sum().backward()
+    core = original.model.layers[1]
+    pairs = [
+        (model.recurrence.adapter.weight, adapter),
+        (model.embed.weight, original.model.embed_tokens.weight),
+        (model.head.weight, original.lm_head.weight),
+        (model.head.norm.weight, original.model.norm.weight),
+        *zip(model.prelude.parameters(), original.model.layers[0].parameters(), strict=True),
+        *zip(model.recurrence.layers.parameters(), core.parameters(), strict=True),
+        *zip(model.coda.parameters(), original.model.layers[2].parameters(), strict=True),
+    ]
+    for found, wanted in pairs:
+        assert found.grad.abs().max() > 0
+        torch.testing.assert_close(found.grad, wanted.grad, atol=1e-4, rtol=1e-4)
+
+
+def test_an_earlier_read_out_trains_the_coda_alone(parent):
+    """A state from before the window is a constant: its logits have gradient in coda, norm and head only."""
+    model = LoopedModel(parent("qwen2", COMPACT.vocabulary_size, tied=False))
+    logits_KBNC, _ = model(packed(), Iterations(count=4, keep=(1, 4), window=2))
+    logits_KBNC[0].square().sum().backward()
+    trained = {name.split(".")[0] for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
+    assert trained == {"coda", "head"}
+
+
+def test_gradient_mode_changes_no_logit(parent):
+    """The coda reads all kept states as one batch with gradient, one by one without, to the same logits."""
+    model, batch = LoopedModel(parent("qwen2", COMPACT.vocabulary_size)), packed(operations=(2, DEPTH))
+    with_gradient, _ = model(batch, every(4, window=2))
+    with torch.no_grad():
+        without, _ = model(batch, every(4))
+    torch.testing.assert_close(with_gradient, without, atol=1e-5, rtol=0)
+
+
+def states(model: LoopedModel, plan: Iterations) -> Tensor:
+    """The kept states (K, B, T, H) before the coda."""
+    batch = packed()
+    hidden_BTH = model.embed(batch.ids_BT)
+    context = Context(*model.rotary(hidden_BTH, batch.positions_BT), batch.additive_mask(hidden_BTH.dtype))
+    return model.recurrence(context.apply(model.prelude, hidden_BTH), context, batch.real_BT, plan)[0]
+
+
+@torch.no_grad()
+def test_what_the_adapter_passes_at_the_start(parent):
+    """``state`` begins as the plain composition of the core, ``input`` forgets the state, ``sum`` adds both."""
+    found = {}
+    for init in ("state", "input", "sum"):
+        model = LoopedModel(parent("qwen2", COMPACT.vocabulary_size), anchor=False, adapter_init=init)
+        found[init] = states(model, every(3))
+    once, twice, thrice = found["state"]
+    assert torch.equal(found["input"], once.expand(3, -1, -1, -1))
+    assert not torch.allclose(twice, once)
+    assert not torch.allclose(thrice, twice)
+    eye_HH, none_HH = torch.eye(32), torch.zeros(32, 32)
+    assert torch.equal(model.recurrence.adapter.weight, torch.cat([eye_HH, eye_HH], dim=1))
+    model = LoopedModel(parent("qwen2", COMPACT.vocabulary_size))
+    assert torch.equal(model.recurrence.adapter.weight, torch.cat([none_HH, eye_HH], dim=1))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("init", ["state", "sum"])
+def test_a_reset_row_starts_again(parent, init):
+    """With all rows reset before iteration 3, iterations 3 and 4 have the states of 1 and 2."""
+    model = LoopedModel(parent("qwen2", COMPACT.vocabulary_size), adapter_init=init)
+    reset = torch.zeros(4, *packed().ids_BT.shape, dtype=torch.bool)
+    reset[2] = True
+    first, second, third, fourth = states(model, every(4, reset=reset))
+    torch.testing.assert_close(third, first, atol=1e-5, rtol=0)
+    torch.testing.assert_close(fourth, second, atol=1e-5, rtol=0)
+    assert not torch.allclose(second, first)
+
+
+@torch.no_grad()
+def test_every_iteration_of_a_model_is_anchored(parent):
+    """In a whole model, too, every token keeps the RMS of iteration 1; without anchor it does not."""
+    for anchor in (True, False):
+        model = LoopedModel(parent("llama", COMPACT.vocabulary_size), anchor=anchor)
+        rms_KBT = states(model, every(6)).square().mean(-1).sqrt()
+        assert torch.allclose(rms_KBT, rms_KBT[:1].expand_as(rms_KBT), rtol=1e-5, atol=0) == anchor
+
+
+@pytest.mark.parametrize("keep", [(), (0,), (3, 2), (2, 2), (1, 5), (-1, 2)])
+def test_kept_iterations_must_exist(keep):
+    """Kept iterations that are none, repeated, out of order or out of range are a ValueError with the range."""
+    with pytest.raises(ValueError, match=r"must ascend within 1\.\.4"):
+        Iterations(count=4, keep=keep)
+
+
+@pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama"])
+def test_the_rotary_base_is_the_backbones(family):
+    """The rotary tables are cos and sin of position / theta^(2i / head width) for the theta of the backbone."""
+    model = LoopedModel(random_parent(replace(BACKBONES[f"tiny-{family}"], rope_theta=1e6), 8, seed=0))
+    positions = torch.tensor([[0.0, 1.0, 7.5, 4000.0]])
+    cos_BTD, sin_BTD = model.rotary(torch.zeros(1), positions)
+    angles = positions[..., None].double() / 1e6 ** (torch.arange(0, 16, 2).double() / 16)
+    torch.testing.assert_close(cos_BTD[..., :8].double(), angles.cos(), atol=1e-3, rtol=0)
+    torch.testing.assert_close(sin_BTD[..., 8:].double(), angles.sin(), atol=1e-3, rtol=0)

@@ -1,0 +1,200 @@
+"""A sweep as a user runs it: real processes, a real Ray, a real MLflow store."""
+
+import json
+import math
+import os
+import signal
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from mlflow import MlflowClient
+
+from tests.ray_jobs.sweeps import attempts, files, results, runs, start, sweep, wait_until, write_space
+
+pytestmark = pytest.mark.ray
+CONFIGURATIONS, SEEDS = 2, 2
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    storage = tmp_path_factory.mktemp("storage")
+    space = write_space(storage / "tiny.yaml")
+    code, output = sweep("--space", str(space), "--storage", str(storage))
+    assert code == 0, output
+    return storage, output
+
+
+def test_every_seed_has_one_result(finished):
+    """A sweep ends with a result for each (configuration, seed), each after one attempt that ended."""
+    storage, _ = finished
+    assert len(results(storage, "tiny")) == CONFIGURATIONS * SEEDS
+    assert len(attempts(storage, "tiny")) == CONFIGURATIONS * SEEDS
+    assert all("end" in attempt and "failure" not in attempt for attempt in attempts(storage, "tiny").values())
+
+
+def test_mlflow_says_what_the_ledger_says(finished):
+    """MLflow has 1 + C + C·S finished runs with unique names, finite metrics, and the ledger's numbers (M1 M13)."""
+    storage, _ = finished
+    found = runs(storage)
+    assert len(found) == 1 + CONFIGURATIONS + CONFIGURATIONS * SEEDS
+    assert {run.info.status for run in found} == {"FINISHED"}
+    assert len({run.info.run_name for run in found}) == len(found)
+    assert all(math.isfinite(value) for run in found for value in run.data.metrics.values())
+    by_key = {run.data.tags["par.key"]: run for run in found}
+    for path, data in results(storage, "tiny").items():
+        _, config, seed, _ = path.split("/")
+        run = by_key[f"tiny/{config}/{seed}"]
+        assert {name: run.data.metrics[name] for name in json.loads(data)["metrics"]} == json.loads(data)["metrics"]
+        assert run.data.tags["mlflow.parentRunId"] == by_key[f"tiny/{config}"].info.run_id
+        assert run.data.tags["par.backbone"] == "tiny-qwen2"
+
+
+def test_curves_are_logged_once_per_step(finished):
+    """Each training step and each depth is one point of its metric."""
+    storage, _ = finished
+    client = MlflowClient(f"sqlite:///{storage}/mlflow.db")
+    for run in runs(storage):
+        if "par.seed" in run.data.tags:
+            steps = [point.step for point in client.get_metric_history(run.info.run_id, "train/loss")]
+            depths = [point.step for point in client.get_metric_history(run.info.run_id, "eval/full_state")]
+            assert steps == [5, 10, 15, 20]
+            assert sorted(depths) == [1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64]
+
+
+def test_table_shows_the_ledgers_numbers(finished):
+    """The table has a row per configuration with the G of each of its seeds, and the plot is where it says."""
+    storage, output = finished
+    for path, data in results(storage, "tiny").items():
+        row = next(line for line in output.splitlines() if line.startswith("│ " + path.split("/")[1]))
+        assert f"{json.loads(data)['metrics']['G']:.2f}" in row
+    assert (storage / "tiny" / "accuracy_by_depth.png").read_bytes().startswith(b"\x89PNG")
+    assert "make ui" in output
+
+
+def test_workers_write_no_store_of_their_own(finished):
+    """No MLflow store or database lies under the trials' folders (M7), and no path there is long (S11)."""
+    storage, _ = finished
+    below = [path for path in (storage / "tiny").rglob("*")]
+    assert not [path for path in below if path.name in ("mlruns", "mlflow.db")]
+    assert max(len(path.name) for path in below) < 100
+
+
+def test_existing_name_is_refused(finished):
+    """A second sweep of the same name exits with 2, names the way on, and changes nothing."""
+    storage, _ = finished
+    before = files(storage / "tiny", "**/*.json")
+    code, output = sweep("--space", str(storage / "tiny.yaml"), "--storage", str(storage))
+    assert code == 2
+    assert "--resume tiny" in output
+    assert "Traceback" not in output
+    assert files(storage / "tiny", "**/*.json") == before
+
+
+def test_resuming_a_finished_sweep_repeats_nothing(finished):
+    """Resume of a finished sweep shows the table and leaves every object and run as it was."""
+    storage, _ = finished
+    before, runs_before = files(storage / "tiny", "configs/**/*.json"), {run.info.run_id for run in runs(storage)}
+    code, output = sweep("--resume", "tiny", "--storage", str(storage))
+    assert code == 0, output
+    assert "Extrapolation factor G" in output
+    assert files(storage / "tiny", "configs/**/*.json") == before
+    assert {run.info.run_id for run in runs(storage)} == runs_before
+
+
+def test_changed_space_is_refused(finished, tmp_path):
+    """Resume with another space exits with 2 and shows what changed."""
+    storage, _ = finished
+    code, output = sweep(
+        "--resume", "tiny", "--storage", str(storage), "--space", str(write_space(tmp_path / "s.yaml", steps=30))
+    )
+    assert code == 2
+    assert "30" in output
+
+
+def test_dry_run_creates_nothing(tmp_path):
+    """--dry-run prints configurations, seeds, workers, concurrency, FLOPs, storage and time, and leaves no trace."""
+    code, output = sweep("--space", str(write_space(tmp_path / "tiny.yaml")), "--storage", str(tmp_path), "--dry-run")
+    assert code == 0, output
+    for word in ("configurations", "seeds", "worker", "at once", "FLOPs", "storage", "time"):
+        assert word in output
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+def test_bad_space_lists_every_fault_before_ray_starts(tmp_path):
+    """Five faults are listed with their lines, with exit code 2, in under 3 seconds and without a traceback."""
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(
+        "question: Is every fault named?\n"
+        "backbones: [tiny-qwen3, qwen9]\n"
+        "fixed:\n"
+        "  train.stepz: 10\n"
+        "  recurrence.step_size: 0\n"
+        "search:\n"
+        "  optim.lr: {float: [1.0e-2, 1.0e-4]}\n"
+        "  stretch.s_max: {grid: [1, 2]}\n"
+        "configurations: 4\n"
+        "seeds: 2\n"
+    )
+    began = time.monotonic()
+    code, output = sweep("--space", str(bad), "--storage", str(tmp_path))
+    assert time.monotonic() - began < 3 * float(os.environ.get("PAR_SLOWNESS", 1))
+    assert code == 2
+    for line in (2, 4, 5, 7, 8):
+        assert f"bad.yaml:{line}:" in output, output
+    assert "Traceback" not in output
+
+
+def committed(storage, name: str, step: int):
+    return lambda: bool(list((storage / name).glob(f"configs/*/seed-*/checkpoints/step_{step:08d}/COMMIT.json")))
+
+
+def test_killed_driver_resumes(tmp_path):
+    """After kill -9 of the driver, --resume ends with the same runs, no seed twice, and the history of a whole run.
+
+    The seed that was interrupted goes on from its checkpoint.
+    """
+    space = write_space(tmp_path / "tiny.yaml", steps=150, seeds=2)
+    process = start("--space", str(space), "--storage", str(tmp_path), "--name", "killed")
+    wait_until(committed(tmp_path, "killed", 40), process)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    before = results(tmp_path, "killed")
+    assert len(before) < CONFIGURATIONS * SEEDS
+    code, output = sweep("--resume", "killed", "--storage", str(tmp_path))
+    assert code == 0, output
+    after = results(tmp_path, "killed")
+    assert len(after) == CONFIGURATIONS * SEEDS
+    assert before.items() <= after.items()
+    assert len(runs(tmp_path)) == 1 + CONFIGURATIONS + CONFIGURATIONS * SEEDS
+    assert {run.info.status for run in runs(tmp_path)} == {"FINISHED"}
+    resumed = [a for path, a in attempts(tmp_path, "killed").items() if path.endswith("attempt-2.json")]
+    assert resumed
+    assert max(attempt["resumed_at"] for attempt in resumed) >= 40
+    whole = start("--space", str(space), "--storage", str(tmp_path), "--name", "whole")
+    assert whole.communicate(timeout=240)
+    assert history(tmp_path, "killed") == history(tmp_path, "whole")
+    assert after == results(tmp_path, "whole")
+
+
+def history(storage, name: str) -> dict[str, list]:
+    """Loss curve of every seed."""
+    found = files(storage / name, "configs/*/seed-*/history.parquet")
+    return {
+        path: pq.read_table(pa.BufferReader(data)).select(["step", "train/loss"]).to_pydict()
+        for path, data in found.items()
+    }
+
+
+def test_train_workers_and_own_process_agree(finished, tmp_path):
+    """A seed trained by two Ray Train workers has the loss curve of the same seed trained in the trial's own process."""
+    storage, _ = finished
+    space = write_space(tmp_path / "tiny.yaml", workers=2, seeds=1)
+    code, output = sweep("--space", str(space), "--storage", str(tmp_path))
+    assert code == 0, output
+    alone, together = history(storage, "tiny"), history(tmp_path, "tiny")
+    assert len(together) == CONFIGURATIONS
+    for path, curve in together.items():
+        assert curve["step"] == alone[path]["step"]
+        assert curve["train/loss"] == pytest.approx(alone[path]["train/loss"], abs=1e-5)
