@@ -18,7 +18,7 @@ from par.study.space import Space
 from par.study.statistics import lower_bound, summary
 
 DUPLICATES = 50
-"""Known proposals in a row after which a backbone's space counts as exhausted."""
+"""Known proposals in a row after which random ones are tried; after as many of these the space is exhausted."""
 
 
 def distribution(domain: Domain) -> BaseDistribution:
@@ -51,12 +51,15 @@ class BackboneStudy:
         """A configuration that is not known yet; None once the space has no further one to offer."""
         if self.space.sampler == "grid":
             return self._next_of_grid(number, known)
-        for _ in range(DUPLICATES):
+        chosen = self.study.sampler
+        for repeated in range(2 * DUPLICATES):
+            if repeated == DUPLICATES:  # the sampler insists on what it knows: look elsewhere
+                self.study.sampler = optuna.samplers.RandomSampler(seed=self.space.sampler_seed + number)
             trial, suggested = self._walk()
-            record = ConfigRecord.of(
-                self.space.run_config(self.backbone, suggested, 0), number=number, suggested=suggested
-            )
+            run = self.space.run_config(self.backbone, suggested, 0)
+            record = ConfigRecord.of(run, number=number, suggested=suggested)
             if record.id not in known:
+                self.study.sampler = chosen
                 self.trials[record.id] = trial
                 return record
             self.study.tell(trial, state=TrialState.FAIL)

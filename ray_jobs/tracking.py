@@ -3,6 +3,8 @@
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from time import time
 from typing import Any, TypeVar
@@ -43,8 +45,9 @@ class Projection:
 
     def __init__(self, ledger: Ledger, tracking_uri: str) -> None:
         self.ledger, self.uri = ledger, tracking_uri
-        self.client = MlflowClient(tracking_uri)
-        self.experiment = self._experiment()
+        with _alone(tracking_uri):
+            self.client = MlflowClient(tracking_uri)
+            self.experiment = self._experiment()
         self.ids: dict[str, str] = {}
         self.last_steps: dict[str, int] = {}
 
@@ -132,11 +135,8 @@ class Projection:
         """Find or create the experiment; artifacts of an embedded store lie beside its database."""
         if found := self.client.get_experiment_by_name(EXPERIMENT):
             return found.experiment_id
-        place = None
-        if self.uri.startswith("sqlite:///"):
-            database = Path(self.uri.removeprefix("sqlite:///"))
-            database.parent.mkdir(parents=True, exist_ok=True)
-            place = (database.parent / "artifacts").as_uri()
+        folder = _folder(self.uri)
+        place = None if folder is None else (folder / "artifacts").as_uri()
         return self.client.create_experiment(EXPERIMENT, artifact_location=place)
 
     def _find_or_create(
@@ -206,6 +206,24 @@ class Projection:
         """Rows of a Parquet file of the seed; none if the seed ended before it was written."""
         data = self.ledger.read_bytes(config, seed, name)
         return [] if data is None else pq.read_table(pa.BufferReader(data)).to_pylist()
+
+
+def _folder(uri: str) -> Path | None:
+    """Where an embedded store lies; None for a server."""
+    return Path(uri.removeprefix("sqlite:///")).parent if uri.startswith("sqlite:///") else None
+
+
+@contextmanager
+def _alone(uri: str) -> Iterator[None]:
+    """Hold an embedded store's lock: MLflow's first use of one creates its tables, and two at once would clash."""
+    folder = _folder(uri)
+    if folder is None:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".mlflow.lock").open("w") as lock:
+        flock(lock, LOCK_EX)
+        yield
 
 
 def config_name(backbone: str, suggested: Mapping[str, Any]) -> str:

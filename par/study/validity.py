@@ -122,7 +122,7 @@ def _complaints(row: Mapping[str, object], missing: Set[str]) -> Iterator[str]:
 
 
 def _rows(columns: Columns, fixed: Mapping[str, object]) -> Iterator[dict[str, object]]:
-    """Yield every combination of the columns' values, or enough of them to show any three values together."""
+    """Yield every combination of the columns' values, or every pair of values and, for rules over more, many others."""
     every = list(islice(walk(columns, lambda domain: domain.ends(), fixed), EXHAUSTIVE + 1))
     if len(every) <= EXHAUSTIVE:
         yield from every

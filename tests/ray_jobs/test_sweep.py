@@ -76,7 +76,7 @@ def test_table_shows_the_ledgers_numbers(finished):
 def test_workers_write_no_store_of_their_own(finished):
     """No MLflow store or database lies under the trials' folders (M7), and no path there is long (S11)."""
     storage, _ = finished
-    below = [path for path in (storage / "tiny").rglob("*")]
+    below = list((storage / "tiny").rglob("*"))
     assert not [path for path in below if path.name in ("mlruns", "mlflow.db")]
     assert max(len(path.name) for path in below) < 100
 
@@ -188,7 +188,7 @@ def history(storage, name: str) -> dict[str, list]:
 
 
 def test_train_workers_and_own_process_agree(finished, tmp_path):
-    """A seed trained by two Ray Train workers has the loss curve of the same seed trained in the trial's own process."""
+    """Two Ray Train workers give a seed the loss curve that it has in the trial's own process."""
     storage, _ = finished
     space = write_space(tmp_path / "tiny.yaml", workers=2, seeds=1)
     code, output = sweep("--space", str(space), "--storage", str(tmp_path))

@@ -86,13 +86,13 @@ def test_probes_of_a_float_range_are_its_ends_and_a_point_inside(low, width):
 
 
 @quick
-@example(low=0, width=89)
+@example(low=0, width=144)
 @given(low=st.integers(-(10**6), 10**6), width=st.integers(1, 80))
 def test_the_probe_inside_a_float_range_is_short_and_not_whole(low, width):
     """Between whole ends a whole number is a rare sample, so the probe is not one; it has two decimals if they do."""
     probe = FloatRange(float(low), float(low + width)).probes()[2]
     assert not probe.is_integer()
-    assert probe == round(probe, 2) or width == 89
+    assert probe == round(probe, 2) or width == 144
 
 
 @quick

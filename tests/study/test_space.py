@@ -504,13 +504,30 @@ def test_a_combination_that_no_run_allows_is_refused_once(faults, text, keys):
 
 
 def test_three_settings_that_disagree_are_found_in_a_wide_space(faults):
-    """A rule over three settings is not lost among twenty dimensions."""
-    optim = ("lr", "clip", "muon_lr", "adapter_lr", "weight_decay", "decay_share")
-    keys = [*(f"optim.{name}" for name in optim), "halting.weight", "halting.tau"]
-    wide = [f"{key}: {{choice: [0.1, 0.2, 0.3]}}" for key in keys]
-    rule = "train.batch_size: {choice: [8, 16]}\ntrain.workers: {choice: [1, 2]}\ntrain.micro_batch: {choice: [4, 8]}"
-    [(_, message)] = faults(space("\n".join(wide) + f"\n{rule}"))
-    assert "train.micro_batch=8" in message
+    """A rule over three settings that one triple of values in hundreds breaks is not lost among other dimensions."""
+    text = space(
+        f"train.batch_size: {{choice: {[*range(64, 185, 8)]}}}\n"
+        "train.workers: {choice: [1, 2, 4, 8]}\n"
+        f"train.micro_batch: {{choice: {[*range(1, 10)]}}}\n"
+        "recurrence.anchor: {choice: [first, none]}\n"
+        "recurrence.adapter_init: {choice: [state, input, sum]}\n"
+        "objective: {choice: [progress, final_every]}"
+    )
+    [(_, message)] = faults(text)
+    assert "train.micro_batch=9" in message
+
+
+def test_a_pair_behind_rare_conditions_is_found(faults):
+    """Two values that meet only where two other settings have one of many values are tried together."""
+    many = [*range(1, 31)]
+    text = space(
+        f"train.report_every: {{choice: {many}}}\ntrain.checkpoint_every: {{choice: {many}}}\n"
+        "halting.k: {choice: [1, 2, 3, 4, 5, 6, 7, 8], when: {train.report_every: 7}}\n"
+        "halting.m: {choice: [7, 8, 9, 10, 11, 12, 13, 14], when: {train.checkpoint_every: 5}}\n"
+        "recurrence.adapter_init: {choice: [state, input, sum]}\nrecurrence.anchor: {choice: [first, none]}"
+    )
+    [(_, message)] = faults(text)
+    assert "halting.k=8 is above halting.m=7" in message
 
 
 def test_one_wrong_pair_among_thousands_is_found(faults):

@@ -1,0 +1,151 @@
+"""Optuna proposes, the ledger decides: every proposal is valid, none is lost, and none is made twice."""
+
+import warnings
+from pathlib import Path
+
+import pytest
+from ray.tune.search import Searcher
+
+from par.study.ledger import Ledger, SeedResult
+from par.study.space import Space, load_space
+from ray_jobs.proposals import LedgerSearch, shares
+
+HEAD = "question: Which?\nfixed: {task.name: swap-s3, task.rendering: compact, task.train_depth: 4}\n"
+CONDITIONAL = (
+    HEAD
+    + """
+backbones: [tiny-qwen2]
+search:
+  halting.mode: {choice: [forced, learned]}
+  halting.tau: {float: [0.2, 0.8], when: {halting.mode: learned}}
+  halting.k: {int: [1, 4], when: {halting.mode: learned}}
+  halting.m: {int: [4, 12], when: {halting.mode: learned}}
+configurations: 40
+seeds: 1
+"""
+)
+RATES = HEAD + "backbones: [tiny-qwen2, tiny-qwen3]\nsearch: {optim.lr: {float: [1.0e-4, 1.0e-2], log: true}}\n"
+
+
+def make(folder: Path, text: str) -> tuple[Space, Ledger]:
+    (folder / "space.yaml").write_text(text)
+    return load_space(folder / "space.yaml"), Ledger.create(folder, "demo", {"space": text})
+
+
+def search(space: Space, ledger: Ledger) -> LedgerSearch:
+    return LedgerSearch(ledger, space, lambda record, seed: {"config": record.id, "seed": seed})
+
+
+def finish(ledger: Ledger, ticket: dict, score: float) -> None:
+    metrics = {"G": 1.0, "extrapolation_auc": score, "censored": 0.0}
+    ledger.finish(ticket["config"], ticket["seed"], SeedResult(metrics=metrics))
+
+
+def run_to_end(searcher: LedgerSearch, ledger: Ledger, *, at_most: int = 1000) -> list[tuple[str, int]]:
+    """Play Tune with one trial at a time; return what ran."""
+    ran: list[tuple[str, int]] = []
+    while len(ran) < at_most and (suggestion := searcher.suggest(f"trial-{len(ran)}")) != Searcher.FINISHED:
+        ticket = suggestion["ticket"]
+        finish(ledger, ticket, 0.5)
+        searcher.on_trial_complete(f"trial-{len(ran)}")
+        ran.append((ticket["config"], ticket["seed"]))
+    return ran
+
+
+def test_s5_conditional_settings(tmp_path):
+    """Halting thresholds are searched under ``learned`` alone, k <= m always holds, and no sampler complains (S5)."""
+    space, ledger = make(tmp_path, CONDITIONAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run_to_end(search(space, ledger), ledger)
+    suggested = [config.record.suggested for config in ledger.read().configs]
+    learned = [s for s in suggested if s["halting.mode"] == "learned"]
+    assert len(suggested) == 40
+    assert len(learned) == 39
+    assert all(s["halting.k"] <= s["halting.m"] for s in learned)
+    assert all(set(s) == {"halting.mode"} for s in suggested if s["halting.mode"] == "forced")
+
+
+def test_totals_however_often_resumed(tmp_path):
+    """A search that is rebuilt after every few seeds proposes the same number of configurations, and repeats none."""
+    space, ledger = make(tmp_path, RATES + "configurations: 7\nseeds: 2\n")
+    ran: list[tuple[str, int]] = []
+    while part := run_to_end(search(space, ledger), ledger, at_most=3):
+        ran += part
+    assert len(ran) == len(set(ran)) == 14
+    by_backbone = [config.record.backbone for config in ledger.read().configs]
+    assert (
+        {name: by_backbone.count(name) for name in space.backbones}
+        == shares(space)
+        == {"tiny-qwen2": 4, "tiny-qwen3": 3}
+    )
+
+
+def test_each_configuration_is_told_once(tmp_path):
+    """Every verdict is one completed Optuna trial with the ledger's score, in this search and in a rebuilt one."""
+    space, ledger = make(tmp_path, RATES + "configurations: 6\nseeds: 2\n")
+    searcher = search(space, ledger)
+    run_to_end(searcher, ledger)
+    for found in (searcher, search(space, ledger)):
+        for backbone, study in found.studies.items():
+            verdicts = [c.verdict.score for c in ledger.read().configs if c.record.backbone == backbone]
+            assert sorted(trial.value for trial in study.study.trials) == sorted(verdicts)
+            assert {trial.state.name for trial in study.study.trials} == {"COMPLETE"}
+
+
+def test_open_configuration_keeps_its_parameters(tmp_path):
+    """A configuration whose seeds were interrupted is a running trial with its own parameters after a rebuild."""
+    space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 2\n")
+    search(space, ledger).suggest("lost")
+    [config] = ledger.read().configs
+    [trial] = search(space, ledger).studies["tiny-qwen2"].study.trials
+    assert trial.state.name == "RUNNING"
+    assert trial.params == dict(config.record.suggested)
+
+
+def test_failed_seed_is_not_tried_again_by_the_same_driver(tmp_path):
+    """A seed that ends without a result leaves its configuration open; a new driver runs just that seed."""
+    space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 2\n")
+    searcher = search(space, ledger)
+    lost = searcher.suggest("lost")["ticket"]
+    searcher.on_trial_complete("lost", error=True)
+    assert len(run_to_end(searcher, ledger)) == 3
+    assert run_to_end(search(space, ledger), ledger) == [(lost["config"], lost["seed"])]
+
+
+def test_exhausted_space_ends_the_search(tmp_path):
+    """A space with fewer points than wanted configurations runs each point once and ends."""
+    text = (
+        HEAD
+        + "backbones: [tiny-qwen2]\nsearch: {recurrence.anchor: {choice: [first, none]}}\nconfigurations: 9\nseeds: 1\n"
+    )
+    space, ledger = make(tmp_path, text)
+    assert len(run_to_end(search(space, ledger), ledger)) == 2
+
+
+def test_failed_seeds_count_as_zero(tmp_path):
+    """A diverged seed enters the score as 0 and lowers it; it is never dropped."""
+    space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 2\n")
+    searcher = search(space, ledger)
+    for trial in ("a", "b"):
+        ticket = searcher.suggest(trial)["ticket"]
+        if trial == "a":
+            finish(ledger, ticket, 0.9)
+        else:
+            ledger.finish(ticket["config"], ticket["seed"], SeedResult(metrics={"G": 0.0}, failure="NUMERIC"))
+        searcher.on_trial_complete(trial)
+    [config] = [c for c in ledger.read().configs if c.verdict]
+    assert config.verdict.score < 0.45
+    assert config.verdict.metrics["n_failed"] == 1
+    assert config.verdict.metrics["G_min"] == 0
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_rebuilt_sampler_repeats_no_suggestion(tmp_path, sampler):
+    """A seeded sampler that is rebuilt goes on with new suggestions."""
+    space, ledger = make(tmp_path, RATES + f"configurations: 12\nseeds: 1\nsampler: {sampler}\n")
+    while run_to_end(search(space, ledger), ledger, at_most=2):
+        pass
+    for backbone in space.backbones:
+        rates = [c.record.suggested["optim.lr"] for c in ledger.read().configs if c.record.backbone == backbone]
+        assert len(set(rates)) == len(rates)

@@ -1,0 +1,186 @@
+"""The repository's own rules: who imports whom, one name for a metric, pages whose links lead somewhere."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mlflow.exceptions import MlflowException
+from mlflow.utils.validation import _validate_metric_name
+
+from par import metrics
+from par.metrics import Metric
+from par.study.space import load_space
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+FORBIDDEN = {"ray", "optuna", "mlflow", "ray_jobs"}
+"""What nothing in par may import: the science stays free of cluster, search and tracking."""
+HEAVY = FORBIDDEN | {"torch", "transformers"}
+LIGHT = ("par.config", "par.study.space", "par.study.ledger", "par.model.cost")
+"""What a space is checked with, and a ledger read, within a second."""
+LONGEST_FILE = 300
+PAGES = (REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *sorted((REPOSITORY / "docs").rglob("*.md")))
+SPACES = sorted((REPOSITORY / "search_spaces").glob("*.yaml"))
+OF_OTHERS = {"--head", "--resources", "--working-dir", "--allowed-hosts", "--help"}
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+ADR = re.compile(r"docs/adr/(\d{4})")
+MAKE = re.compile(r"`make ([a-z-]+)|^make ([a-z-]+)", re.MULTILINE)
+
+
+def sources(*packages: str) -> list[Path]:
+    return [path for package in packages for path in sorted((REPOSITORY / package).rglob("*.py"))]
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The top-level packages that a file imports, wherever in it, and also by name through importlib."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name.partition(".")[0] for alias in names)
+            case ast.ImportFrom(module=str(module), level=0):
+                yield module.partition(".")[0]
+            case ast.Call(func=ast.Attribute(attr="import_module") | ast.Name(id="import_module" | "__import__")):
+                yield from (a.value.partition(".")[0] for a in node.args if isinstance(a, ast.Constant))
+
+
+def forbidden(path: Path) -> set[str]:
+    return FORBIDDEN & set(imported(path))
+
+
+def loaded_by(module: str) -> set[str]:
+    """The heavy packages that a fresh interpreter has loaded after importing ``module``."""
+    script = f"import sys, {module}; print(*({HEAVY!r} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def broken_links(page: Path) -> list[str]:
+    """Relative links of a page that lead to no file or folder."""
+    targets = [target.partition("#")[0] for target in LINK.findall(page.read_text()) if "://" not in target]
+    return [target for target in targets if target and not (page.parent / target).exists()]
+
+
+def accepted_by_mlflow(name: str) -> bool:
+    try:
+        _validate_metric_name(name)
+    except MlflowException:
+        return False
+    return True
+
+
+def options(script: Path, command: str) -> set[str]:
+    """The long options of a typer command: its function's parameters."""
+    functions = [node for node in ast.parse(script.read_text()).body if isinstance(node, ast.FunctionDef)]
+    parameters = next(function.args.args for function in functions if function.name == command)
+    return {f"--{parameter.arg.replace('_', '-')}" for parameter in parameters}
+
+
+def test_par_imports_no_cluster_library():
+    """Nothing in par imports ray, optuna, mlflow or ray_jobs, not even inside a function."""
+    assert {str(path): found for path in sources("par") if (found := forbidden(path))} == {}
+
+
+@pytest.mark.parametrize(
+    ("planted", "caught"),
+    [
+        ("import ray", {"ray"}),
+        ("import numpy, mlflow.entities as e", {"mlflow"}),
+        ("from optuna.trial import Trial", {"optuna"}),
+        ("def f():\n    from ray_jobs.ticket import Ticket", {"ray_jobs"}),
+        ("if TYPE_CHECKING:\n    import ray.tune", {"ray"}),
+        ("importlib.import_module('ray.train')", {"ray"}),
+        ("__import__('mlflow')", {"mlflow"}),
+        ("import rayleigh\nfrom . import ray\n'import ray'", set()),
+    ],
+)
+def test_a_planted_import_is_caught(tmp_path, planted, caught):
+    """A forbidden import in a copy of a file of par is seen, in every form; what only looks like one is not."""
+    copy = tmp_path / "config.py"
+    copy.write_text((REPOSITORY / "par" / "config.py").read_text() + f"\n\n{planted}\n")
+    assert forbidden(copy) == caught
+
+
+@pytest.mark.parametrize("module", LIGHT)
+def test_the_driver_checks_without_torch(module):
+    """Spaces, ledgers and costs load in a fresh interpreter without torch, transformers or a cluster library."""
+    assert loaded_by(module) == set()
+
+
+def test_a_heavy_module_is_seen():
+    """The check above can fail: a module that needs torch is seen to load it."""
+    assert loaded_by("par.model.anchor") == {"torch"}
+
+
+def test_every_metric_has_a_name_of_its_own_that_mlflow_takes():
+    """No two metrics share a name, and MLflow accepts each one."""
+    names = [value.name for value in vars(metrics).values() if isinstance(value, Metric)]
+    assert len(names) == len(set(names)) > 0
+    assert [name for name in names if not accepted_by_mlflow(name)] == []
+
+
+def test_a_name_that_mlflow_refuses_is_seen():
+    """The check above can fail: MLflow refuses the @ that full-state accuracy at 16x would like to have."""
+    assert not accepted_by_mlflow("full_state@16x")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(REPOSITORY).as_posix())
+def test_links_lead_somewhere(page):
+    """Every relative link of a page leads to a file or folder of the repository."""
+    assert broken_links(page) == []
+
+
+def test_a_broken_link_is_seen(tmp_path):
+    """The check above can fail: of a page's links the one without a target is named."""
+    page = tmp_path / "page.md"
+    page.write_text("[here](page.md#top) [away](https://example.org/none.md) [top](#top) [gone](no/page.md)")
+    assert broken_links(page) == ["no/page.md"]
+
+
+def test_code_cites_decisions_that_exist():
+    """Every docs/adr/NNNN that code, a test or a page names is a page."""
+    cited = {number for path in (*sources("par", "ray_jobs"), *PAGES) for number in ADR.findall(path.read_text())}
+    there = {path.name[:4] for path in (REPOSITORY / "docs" / "adr").glob("*.md")}
+    assert cited <= there
+    assert "0008" in cited
+
+
+def test_pages_name_make_targets_that_exist():
+    """Every `make TARGET` that a page names is a target of the Makefile."""
+    named = {a or b for page in PAGES for a, b in MAKE.findall(page.read_text())}
+    targets = re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    assert named <= set(targets)
+    assert "sweep" in named
+
+
+def test_the_readme_names_options_that_exist():
+    """Every option that README.md names is one of ray_jobs/sweep.py, or of Ray or MLflow."""
+    named = set(re.findall(r"(?<![\w-])--[a-z-]+", (REPOSITORY / "README.md").read_text()))
+    assert named <= options(REPOSITORY / "ray_jobs" / "sweep.py", "sweep") | OF_OTHERS
+    assert "--resume" in named
+
+
+@pytest.mark.parametrize("path", SPACES, ids=lambda path: path.name)
+def test_every_shipped_space_loads(path):
+    """Every space in search_spaces is valid at both ends of each range, opens with a question and states its cost."""
+    space = load_space(path)
+    assert space.question.endswith("?") or "?" in space.question
+    assert space.cost
+
+
+def test_the_space_in_the_readme_loads(tmp_path):
+    """The example that README.md explains is a valid space."""
+    blocks = re.findall(r"```yaml\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for number, block in enumerate(blocks):
+        path = tmp_path / f"readme-{number}.yaml"
+        path.write_text(block)
+        load_space(path)
+
+
+def test_files_are_short():
+    """No file of par or ray_jobs is longer than a person keeps in view."""
+    lengths = {str(path): len(path.read_text().splitlines()) for path in sources("par", "ray_jobs")}
+    assert {path: length for path, length in lengths.items() if length > LONGEST_FILE} == {}
