@@ -230,8 +230,8 @@ def _disagreements(run: RunConfig) -> Iterator[str]:
     if train.batch_size % train.workers:
         yield f"train.batch_size={train.batch_size} is not a multiple of train.workers={train.workers}"
     if train.micro_batch is not None and train.micro_batch > train.batch_size // train.workers:
-        share = train.batch_size // train.workers
-        yield f"train.micro_batch={train.micro_batch} is above the {share} prompts of a worker (batch_size / workers)"
+        share = f"train.batch_size={train.batch_size} / train.workers={train.workers}"
+        yield f"train.micro_batch={train.micro_batch} is above the prompts of a worker, {share}"
     if run.optim.warmup_steps >= train.steps:
         yield f"optim.warmup_steps={run.optim.warmup_steps} must be below train.steps={train.steps}"
     if run.schedule.kind == "random" and run.objective == "progress":

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import ray
 from ray import tune
@@ -95,7 +96,7 @@ def connected(address: str | None) -> Iterator[Mapping[str, float]]:
         ray.shutdown()
 
 
-def runtime_env() -> dict[str, object]:
+def runtime_env() -> dict[str, Any]:
     """Code and variables of the workers, less what `ray job submit` was given: the job's own word counts."""
     job = json.loads(os.environ.get(RAY_JOB_CONFIG_JSON_ENV_VAR, "{}")).get("runtime_env", {})
     ours = {"RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": str(TRAIN_POLL_S), "MLFLOW_DISABLE_TELEMETRY": "true"}

@@ -1,5 +1,6 @@
 """What Tune runs next: the ledger decides on seeds, Optuna proposes configurations, one study per backbone."""
 
+import json
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,11 +26,27 @@ def distribution(domain: Domain) -> BaseDistribution:
     """The domain as Optuna sees it."""
     match domain:
         case Choice():
-            return CategoricalDistribution(domain.values)
+            return CategoricalDistribution([_label(value) for value in domain.values])
         case FloatRange():
             return FloatDistribution(domain.low, domain.high, log=domain.log)
         case IntRange():
             return IntDistribution(domain.low, domain.high, log=domain.log, step=domain.step)
+
+
+def _label(value: Any) -> Any:
+    """A value as Optuna takes it: a list, such as a split, becomes its JSON text."""
+    return json.dumps(value) if isinstance(value, list | tuple) else value
+
+
+def _labels(suggested: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _label(value) for key, value in suggested.items()}
+
+
+def _value(domain: Domain, label: Any) -> Any:
+    """The domain's own value behind a label."""
+    if isinstance(domain, Choice):
+        return next(value for value in domain.values if _label(value) == label and type(_label(value)) is type(label))
+    return label
 
 
 class BackboneStudy:
@@ -44,7 +61,7 @@ class BackboneStudy:
             if config.verdict is not None:
                 self.study.add_trial(self._finished(config))
             else:
-                self.study.enqueue_trial(dict(config.record.suggested))
+                self.study.enqueue_trial(_labels(config.record.suggested))
                 self.trials[config.id] = self._walk()[0]
 
     def propose(self, number: int, known: set[str]) -> ConfigRecord | None:
@@ -92,14 +109,14 @@ class BackboneStudy:
         trial, suggested = self.study.ask(), dict[str, Any]()
         for key, domain in self.space.ordered():
             if self.space.is_active(key, suggested):
-                suggested[key] = trial._suggest(key, distribution(domain))
+                suggested[key] = _value(domain, trial._suggest(key, distribution(domain)))
         return trial, suggested
 
     def _finished(self, config: ConfigState) -> FrozenTrial:
         assert config.verdict is not None
-        suggested = dict(config.record.suggested)
-        domains = {key: distribution(self.space.search[key]) for key in suggested}
-        return optuna.trial.create_trial(params=suggested, distributions=domains, value=config.verdict.score)
+        labels = _labels(config.record.suggested)
+        domains = {key: distribution(self.space.search[key]) for key in labels}
+        return optuna.trial.create_trial(params=labels, distributions=domains, value=config.verdict.score)
 
 
 class LedgerSearch(Searcher):

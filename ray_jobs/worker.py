@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import pyarrow.parquet as pq
 from par import metrics as m
 from par.config import RunConfig
 from par.errors import DivergedError
-from par.evaluation.accuracy import DepthCurve, depth_curve, rows
+from par.evaluation.accuracy import DepthCurve, depth_curve
 from par.evaluation.extrapolation import extrapolation, extrapolation_auc, full_state_at
+from par.evaluation.halting import HaltingCurve, halting_curve
 from par.metrics import Metric
-from par.study.ledger import ACCURACY, HISTORY, SeedResult
+from par.study.ledger import ACCURACY, HALTING, HISTORY, SeedResult
 from par.tasks.groups import parse_task
 from par.training import checkpoint
 from par.training.loop import StepReport, Trainer
@@ -38,8 +40,13 @@ def run_seed(ticket: Ticket, report: Report) -> SeedResult:
         for row in _train(trainer, ticket.checkpoints, history):
             report({"phase": "train", **row})
         curve = _evaluate(trainer, report)
-        files[ACCURACY] = to_parquet(list(rows(curve)))
-        result = SeedResult(metrics=seed_metrics(run, curve), step=trainer.step)
+        files[ACCURACY] = to_parquet(list(curve_rows(curve)))
+        metrics = seed_metrics(run, curve)
+        if run.halting.mode == "learned":
+            halting = _evaluate_halting(trainer)
+            files[HALTING] = to_parquet(list(curve_rows(halting)))
+            metrics |= halting_metrics(run, halting)
+        result = SeedResult(metrics=metrics, step=trainer.step)
     except DivergedError as fault:
         result = SeedResult(metrics={m.G.name: 0.0}, failure=fault.kind, message=str(fault), step=trainer.step)
     if workers(trainer.mesh)[0] == 0:
@@ -80,22 +87,37 @@ def _record(reports: list[StepReport]) -> dict[str, Any]:
 
 
 def _evaluate(trainer: Trainer, report: Report) -> DepthCurve:
-    run = trainer.run
-
     def progress(done: int, total: int) -> None:
         report({"phase": "evaluate", "step": trainer.step, "batch": done, "batches": total})
 
     return depth_curve(
-        trainer.model,
-        parse_task(run.task.name),
-        trainer.rendering,
-        depths=(*run.short_grid(), *run.depth_grid()),
-        step_size=run.recurrence.step_size,
-        sequences=run.evaluation.sequences,
-        batch_size=run.evaluation.batch_size,
-        mesh=trainer.mesh,
-        progress=progress,
+        trainer.model, parse_task(trainer.run.task.name), trainer.rendering, **_grid(trainer), progress=progress
     )
+
+
+def _evaluate_halting(trainer: Trainer) -> HaltingCurve:
+    run = trainer.run
+    return halting_curve(trainer.model, parse_task(run.task.name), trainer.rendering, run.halting, **_grid(trainer))
+
+
+def _grid(trainer: Trainer) -> dict[str, Any]:
+    """What is read: the depth grid on the frozen test prompts."""
+    run = trainer.run
+    return {
+        "depths": (*run.short_grid(), *run.depth_grid()),
+        "step_size": run.recurrence.step_size,
+        "sequences": run.evaluation.sequences,
+        "batch_size": run.evaluation.batch_size,
+        "mesh": trainer.mesh,
+    }
+
+
+def curve_rows(curve: DepthCurve | HaltingCurve) -> Iterator[dict[str, float | int]]:
+    """One record per depth."""
+    columns = {name: values for name, values in asdict(curve).items() if name not in ("depths", "sequences")}
+    for place, depth in enumerate(curve.depths):
+        values = {name: column[place] for name, column in columns.items()}
+        yield {"depth": depth, **values, "sequences": curve.sequences}
 
 
 def seed_metrics(run: RunConfig, curve: DepthCurve) -> dict[str, float]:
@@ -112,6 +134,17 @@ def seed_metrics(run: RunConfig, curve: DepthCurve) -> dict[str, float]:
         m.AT_TRAIN_DEPTH: curve.single_query[curve.depths.index(d)],
     }
     return {metric.name: value for metric, value in values.items() if value is not None}
+
+
+def halting_metrics(run: RunConfig, curve: HaltingCurve) -> dict[str, float]:
+    """What learned halting achieves, by metric name."""
+    d = run.task.train_depth
+    at_d_train = curve.depths.index(d)
+    return {
+        m.HALTING_AUC.name: extrapolation_auc(curve.depths, curve.full_state, train_depth=d),
+        m.NOT_HALTED.name: curve.not_halted[at_d_train],
+        m.HALTING_ITERATIONS.name: curve.mean_iterations[at_d_train],
+    }
 
 
 def to_parquet(records: list[dict[str, Any]]) -> bytes:

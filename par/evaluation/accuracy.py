@@ -1,6 +1,6 @@
 """Accuracy by depth: one pass over the deepest prompts answers every shorter depth too, all boxes at once.
 
-Dimension letters: K kept iterations, B prompts, N = depths · boxes branches, X boxes, D depths, C candidates.
+Dimension letters: K kept iterations, B prompts, N = D · X branches, D depths, X boxes, C candidates.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +33,47 @@ class DepthCurve:
     sequences: int
 
 
+class Reader:
+    """Asks a model for every box after every depth of the frozen test prompts."""
+
+    def __init__(
+        self,
+        model: LoopedModel,
+        task: GroupTask,
+        rendering: Rendering,
+        depths: Sequence[int],
+        extra_candidates: tuple[int, ...] = (),
+    ) -> None:
+        self.model, self.task, self.rendering = model, task, rendering
+        self.depths, self.extra_candidates = tuple(depths), extra_candidates
+        self.device = next(model.parameters()).device
+
+    def logits(self, indices: np.ndarray, plan: Iterations) -> tuple[Tensor, Tensor]:
+        """Logits (K, B, N, C) after each kept iteration, and the right candidates (B, N)."""
+        drawn = examples(self.task, seed=EVALUATION_SEED, split=Split.TEST, indices=indices, depth=max(self.depths))
+        prompts = self.rendering.render(drawn)
+        branches = Branches.all_boxes(np.tile(np.array(self.depths), (len(indices), 1)), self.task.boxes)
+        packed = pack(prompts, branches, self.extra_candidates).to(self.device)
+        logits_KBNC, _ = self.model(packed, plan)
+        return logits_KBNC, torch.from_numpy(branches.targets(prompts, max(self.depths))).to(self.device)
+
+    def by_depth(self, values_BN: Tensor) -> Tensor:
+        """The branches (B, N) as (B, D, X)."""
+        return values_BN.unflatten(-1, (len(self.depths), self.task.boxes))
+
+
+def frozen_batches(sequences: int, batch_size: int, mesh: DeviceMesh | None) -> Iterator[np.ndarray]:
+    """Yield this worker's batches of prompt indices; the workers take turns and have equally many.
+
+    The last ones reach beyond ``sequences`` to keep the batch size; whoever counts leaves those prompts out.
+    """
+    rank, size = workers(mesh)
+    for turn in range(ceil(ceil(sequences / batch_size) / size)):
+        first = (turn * size + rank) * batch_size
+        yield np.arange(first, first + batch_size)
+
+
+@torch.no_grad()
 def depth_curve(
     model: LoopedModel,
     task: GroupTask,
@@ -47,54 +88,21 @@ def depth_curve(
 ) -> DepthCurve:
     """Read every depth d at iteration ceil(d / step_size) on the first ``sequences`` frozen test prompts.
 
-    Workers take turns at the batches. ``progress`` is told (batches done, batches in all) of this worker.
+    ``progress`` is told (batches done, batches in all) of this worker.
     """
-    rank, size = workers(mesh)
-    model.eval()
-    counts_2D = torch.zeros(2, len(depths), device=next(model.parameters()).device)
-    turns = ceil(ceil(sequences / batch_size) / size)
-    for turn in range(turns):
-        first = (turn * size + rank) * batch_size
-        indices = np.arange(first, first + batch_size)
-        wanted_B = torch.from_numpy(indices < sequences)
-        right_BDX = _right(model, task, rendering, indices, depths, step_size)[wanted_B]
-        counts_2D += torch.stack([right_BDX.float().mean(-1).sum(0), right_BDX.all(-1).float().sum(0)])
-        progress(turn + 1, turns)
-    model.train()
-    single_query, full_state = (summed(counts_2D, mesh) / sequences).tolist()
-    return DepthCurve(tuple(depths), tuple(single_query), tuple(full_state), sequences)
-
-
-@torch.no_grad()
-def _right(
-    model: LoopedModel,
-    task: GroupTask,
-    rendering: Rendering,
-    indices: np.ndarray,
-    depths: Sequence[int],
-    step_size: int,
-) -> Tensor:
-    """Whether each question is answered right, (B, D, X)."""
-    drawn = examples(task, seed=EVALUATION_SEED, split=Split.TEST, indices=indices, depth=max(depths))
-    prompts = rendering.render(drawn)
-    branches = Branches.all_boxes(np.tile(np.array(depths), (len(indices), 1)), task.boxes)
     reads = [ceil(depth / step_size) for depth in depths]
     kept = sorted(set(reads))
-    device = next(model.parameters()).device
-    logits_KBNC, _ = model(pack(prompts, branches).to(device), Iterations(count=kept[-1], keep=tuple(kept)))
-    answers_KBDX = logits_KBNC.argmax(-1).unflatten(-1, (len(depths), task.boxes))
-    own_iteration = torch.tensor([kept.index(read) for read in reads], device=device)
-    answers_DBX = answers_KBDX[own_iteration, :, torch.arange(len(depths), device=device)]
-    targets_BN = torch.from_numpy(branches.targets(prompts, max(depths))).to(device)
-    return answers_DBX.transpose(0, 1) == targets_BN.unflatten(-1, (len(depths), task.boxes))
-
-
-def rows(curve: DepthCurve) -> Iterator[dict[str, float | int]]:
-    """One record per depth."""
-    for depth, single_query, full_state in zip(curve.depths, curve.single_query, curve.full_state, strict=True):
-        yield {
-            "depth": depth,
-            "single_query": single_query,
-            "full_state": full_state,
-            "sequences": curve.sequences,
-        }
+    plan = Iterations(count=kept[-1], keep=tuple(kept))
+    reader = Reader(model, task, rendering, depths)
+    own_read_D = torch.tensor([kept.index(read) for read in reads], device=reader.device)
+    counts_2D = torch.zeros(2, len(depths), device=reader.device)
+    batches = list(frozen_batches(sequences, batch_size, mesh))
+    for number, indices in enumerate(batches, start=1):
+        logits_KBNC, targets_BN = reader.logits(indices, plan)
+        right_BDXK = reader.by_depth(logits_KBNC.argmax(-1) == targets_BN).movedim(0, -1)
+        right_BDX = right_BDXK.gather(-1, own_read_D[:, None, None].expand(*right_BDXK.shape[:-1], 1)).squeeze(-1)
+        right_BDX = right_BDX[torch.from_numpy(indices < sequences).to(reader.device)]
+        counts_2D += torch.stack([right_BDX.float().mean(-1).sum(0), right_BDX.all(-1).float().sum(0)])
+        progress(number, len(batches))
+    single_query, full_state = (summed(counts_2D, mesh) / sequences).tolist()
+    return DepthCurve(tuple(depths), tuple(single_query), tuple(full_state), sequences)

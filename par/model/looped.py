@@ -3,6 +3,7 @@
 Dimension letters: B prompts, T tokens, H width, K kept iterations, N branches, C candidates.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -68,10 +69,18 @@ class Recurrence(nn.Module):
             eye = torch.eye(width)
             self.adapter.weight.copy_(torch.cat([eye * passes_input, eye * passes_state], dim=1))
 
-    def forward(self, e_BTH: Tensor, context: Context, real_BT: Tensor, plan: Iterations) -> tuple[Tensor, Tensor]:
-        """Iterate from s_0 = e; return the kept states (K, B, T, H) and the drift of the last iteration, a scalar.
+    def forward(
+        self,
+        e_BTH: Tensor,
+        context: Context,
+        real_BT: Tensor,
+        plan: Iterations,
+        read: Callable[[Tensor], Tensor] = lambda state_BTH: state_BTH,
+    ) -> tuple[Tensor, Tensor]:
+        """Iterate from s_0 = e; return what ``read`` makes of the kept states, stacked, and the last iteration's drift.
 
-        Iterations 1 … R − w run without gradient; the input e keeps its gradient through the window.
+        Without ``read`` these are the states themselves, (K, B, T, H). The drift is a scalar. Iterations 1 … R − w run
+        without gradient; the input e keeps its gradient through the window.
         """
         from_input, from_state = self.adapter.weight.chunk(2, dim=1)
         input_BTH = nn.functional.linear(e_BTH, from_input)
@@ -89,7 +98,7 @@ class Recurrence(nn.Module):
             if k == plan.count:
                 drift = mean_drift(rms_BT1, anchor_BT1, real_BT)
             if k in plan.keep:
-                kept.append(state_BTH)
+                kept.append(read(state_BTH))
         return torch.stack(kept), drift
 
 
@@ -126,21 +135,25 @@ class LoopedModel(nn.Module):
     def forward(self, packed: Packed, plan: Iterations) -> tuple[Tensor, Tensor]:
         """Logits (K, B, N, C) of the candidates at every branch's answer row after each kept iteration, and the drift.
 
-        With gradient the kept states pass the coda as one batch; without, one after the other, which needs less memory.
+        With gradient the kept states pass the coda as one batch. Without, each is read as it comes and only its answer
+        rows stay, so that memory does not grow with R.
         """
         hidden_BTH = self.embed(packed.ids_BT)
         cos_BTD, sin_BTD = self.rotary(hidden_BTH, packed.positions_BT)
         context = Context(cos_BTD, sin_BTD, packed.additive_mask(hidden_BTH.dtype))
         e_BTH = context.apply(self.prelude, hidden_BTH)
-        kept_KBTH, drift = self.recurrence(e_BTH, context, packed.real_BT, plan)
-        answers_KBNH = self._answers(kept_KBTH, context, packed.rows_BN)
+        rows_BNH = packed.rows_BN.unsqueeze(-1).expand(-1, -1, e_BTH.shape[-1])
+        if torch.is_grad_enabled():
+            kept_KBTH, drift = self.recurrence(e_BTH, context, packed.real_BT, plan)
+            answers_KBNH = self._coda_at_once(kept_KBTH, context).gather(2, rows_BNH.expand(len(kept_KBTH), -1, -1, -1))
+        else:
+
+            def read(state_BTH: Tensor) -> Tensor:
+                return context.apply(self.coda, state_BTH).gather(1, rows_BNH)
+
+            answers_KBNH, drift = self.recurrence(e_BTH, context, packed.real_BT, plan, read)
         return self.head(answers_KBNH, packed.candidates_BC), drift
 
-    def _answers(self, kept_KBTH: Tensor, context: Context, rows_BN: Tensor) -> Tensor:
-        """States (K, B, N, H) after the coda at the answer rows."""
+    def _coda_at_once(self, kept_KBTH: Tensor, context: Context) -> Tensor:
         K, B, T, H = kept_KBTH.shape
-        rows_BNH = rows_BN.unsqueeze(-1).expand(-1, -1, H)
-        if torch.is_grad_enabled():
-            out_KBTH = context.repeated(K).apply(self.coda, kept_KBTH.view(K * B, T, H)).view(K, B, T, H)
-            return out_KBTH.gather(2, rows_BNH.expand(K, -1, -1, -1))
-        return torch.stack([context.apply(self.coda, kept_BTH).gather(1, rows_BNH) for kept_BTH in kept_KBTH])
+        return context.repeated(K).apply(self.coda, kept_KBTH.view(K * B, T, H)).view(K, B, T, H)

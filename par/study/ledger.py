@@ -38,6 +38,7 @@ from par.study.records import (
 __all__ = [
     "ACCURACY",
     "FORMAT",
+    "HALTING",
     "HISTORY",
     "Attempt",
     "ConfigRecord",
@@ -57,6 +58,8 @@ READERS = 16
 
 ACCURACY = "accuracy.parquet"
 """Accuracy by depth of one seed: depth, single_query, full_state, sequences."""
+HALTING = "halting.parquet"
+"""What learned halting achieves by depth, where it is learned: the fields of HaltingCurve."""
 HISTORY = "history.parquet"
 """Training records of one seed: step, and every train/ metric."""
 

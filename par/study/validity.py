@@ -56,7 +56,7 @@ def _candidates(entry: Located, domain: Domain | None) -> Iterator[tuple[int, An
     if domain is not None and not isinstance(domain, Choice):
         yield from ((written.line, probe) for probe in domain.probes())
     elif isinstance(written.value, list):
-        log = "log" in entry.value
+        log = "log" in entry.value and entry.value["log"].value is True
         items = ((item.line, item.plain()) for item in written.value)
         yield from (item for item in items if kind == "choice" or is_end(kind, item[1], log=log))
 

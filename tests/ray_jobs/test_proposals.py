@@ -123,6 +123,21 @@ def test_exhausted_space_ends_the_search(tmp_path):
     assert len(run_to_end(search(space, ledger), ledger)) == 2
 
 
+def test_list_values_are_searched(tmp_path):
+    """A choice between splits is proposed, recorded and rebuilt like any other, without a warning."""
+    text = (
+        HEAD
+        + "backbones: [tiny-qwen2]\nsearch: {recurrence.split: {choice: [[1, 1, 1], null]}, optim.lr: {float: [1.0e-4, 1.0e-2]}}\nconfigurations: 5\nseeds: 1\n"
+    )
+    space, ledger = make(tmp_path, text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        while run_to_end(search(space, ledger), ledger, at_most=2):
+            pass
+        search(space, ledger)
+    assert len(ledger.read().configs) == 5
+
+
 def test_failed_seeds_count_as_zero(tmp_path):
     """A diverged seed enters the score as 0 and lowers it; it is never dropped."""
     space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 2\n")

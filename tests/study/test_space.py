@@ -418,6 +418,8 @@ def test_every_wrong_value_of_a_choice_is_listed_and_each_limit_of_a_range_once(
     assert len(faults(space("halting.k: {choice: [0, -1, 2]}"))) == 2
     assert len(faults(space("halting.k: {int: [-3, 0]}"))) == 1
     assert len(faults(space("halting.tau: {float: [-1, 2]}"))) == 2
+    assert len(faults(space("optim.lr: {float: [1, 0], log: false}"))) == 2
+    assert len(faults(space("optim.lr: {float: [0, 1], log: true}"))) == 1
 
 
 def test_an_alias_that_holds_itself_is_named(faults):
