@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -72,76 +72,88 @@ def plans(space: Space, state: SweepState, options: Options, resources: Mapping[
     return found
 
 
-def drive(space: Space, ledger: Ledger, options: Options, console: Console) -> bool:
-    """Run what is left of the sweep and show the results; True when every wanted seed has one."""
+def drive(space: Space, ledger: Ledger | None, begin: Callable[[], Ledger], options: Options, console: Console) -> bool:
+    """Run what is left of the sweep and show the results; True when every wanted seed has one.
+
+    A new sweep (``ledger`` None) is begun once its plan is known to fit the cluster.
+    """
     for name in ("ray.tune", "ray.train", "ray.data"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    projection = Projection(ledger, options.tracking_uri or default_uri(options.storage))
-    projection.sync(ledger.read())
-    console.print(f"Sweep {ledger.name}: {space.question}")
     with connected(options.address) as resources:
-        todo = plans(space, ledger.read(), options, resources)
+        todo = plans(space, ledger.read() if ledger else SweepState({}, ()), options, resources)
         console.print(plan_table(space, todo))
-        left = sum(plan.left for plan in todo)
-        if left:
-            _run_trials(space, ledger, options, projection, console, resources, todo)
-    state = ledger.read()
-    projection.sync(state)
-    _show(space, ledger, state, options, projection, console)
-    return all(len(config.results) >= space.seeds for config in state.configs)
+        ledger = ledger or begin()
+        projection = Projection(ledger, options.tracking_uri or default_uri(options.storage))
+        driver = Driver(space, ledger, options, resources, projection, console)
+        return driver.run(todo)
 
 
-def _run_trials(
-    space: Space,
-    ledger: Ledger,
-    options: Options,
-    projection: Projection,
-    console: Console,
-    resources: Mapping[str, float],
-    todo: list[BackbonePlan],
-) -> None:
-    """Start Tune on what is left; it returns when nothing more can be started."""
-    os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
-    os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """One driver's work on one sweep, connected to a cluster."""
 
-    def ticket(record: ConfigRecord, seed: int) -> dict[str, Any]:
-        needs = options.demand(record.run["train"]["workers"], resources)
-        return Ticket.of(ledger, record, seed, gpus=needs.gpus_per_worker, cpus=needs.cpus_per_worker).to_dict()
+    space: Space
+    ledger: Ledger
+    options: Options
+    resources: Mapping[str, float]
+    projection: Projection
+    console: Console
 
-    def placement(config: dict[str, Any]) -> tune.PlacementGroupFactory:
-        return options.demand(Ticket(**config["ticket"]).run.train.workers, resources).placement()
+    def run(self, todo: list[BackbonePlan]) -> bool:
+        """Run what is left and show the results; True when every wanted seed has one."""
+        self.projection.sync(self.ledger.read())
+        search = LedgerSearch(self.ledger, self.space, self.ticket)
+        if any(plan.left for plan in todo):
+            self._fit(search, todo)
+        state = self.ledger.read()
+        self.projection.sync(state)
+        for backbone in sorted(search.exhausted):
+            self.console.print(f"{backbone}: the space has no further configurations than these")
+        self._show(state)
+        return search.complete()
 
-    total = sum(plan.seeds for plan in todo)
-    tune.Tuner(
-        tune.with_resources(run_trial, placement),
-        tune_config=tune.TuneConfig(
-            search_alg=LedgerSearch(ledger, space, ticket),
-            num_samples=sum(plan.left for plan in todo),
-            max_concurrent_trials=min(plan.concurrency for plan in todo),
-            reuse_actors=True,
-            trial_name_creator=_trial_name,
-            trial_dirname_creator=_trial_name,
-        ),
-        run_config=tune.RunConfig(
-            name=f"{datetime.now():%Y%m%d-%H%M%S}",
-            storage_path=f"{ledger.storage}/{ledger.name}/tune",
-            callbacks=[Progress(ledger, projection, total, console)],
-            failure_config=tune.FailureConfig(max_failures=RETRIES),
-            verbose=0,
-        ),
-    ).fit()
+    def ticket(self, record: ConfigRecord, seed: int) -> dict[str, Any]:
+        """What the trial of one seed is told."""
+        needs = self.options.demand(record.run["train"]["workers"], self.resources)
+        ticket = Ticket.of(self.ledger, record, seed, gpus=needs.gpus_per_worker, cpus=needs.cpus_per_worker)
+        return ticket.to_dict()
+
+    def placement(self, config: dict[str, Any]) -> tune.PlacementGroupFactory:
+        """What Tune reserves for a trial."""
+        return self.options.demand(Ticket(**config["ticket"]).run.train.workers, self.resources).placement()
+
+    def _fit(self, search: LedgerSearch, todo: list[BackbonePlan]) -> None:
+        """Hand what is left to Tune; it returns when nothing more can be started."""
+        os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
+        os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
+        total = sum(plan.seeds for plan in todo)
+        tune.Tuner(
+            tune.with_resources(run_trial, self.placement),
+            tune_config=tune.TuneConfig(
+                search_alg=search,
+                num_samples=sum(plan.left for plan in todo),
+                max_concurrent_trials=min(plan.concurrency for plan in todo),
+                reuse_actors=True,
+                trial_name_creator=_trial_name,
+                trial_dirname_creator=_trial_name,
+            ),
+            run_config=tune.RunConfig(
+                name=f"{datetime.now():%Y%m%d-%H%M%S}",
+                storage_path=f"{self.ledger.storage}/{self.ledger.name}/tune",
+                callbacks=[Progress(self.ledger, self.projection, total, self.console)],
+                failure_config=tune.FailureConfig(max_failures=RETRIES),
+                verbose=0,
+            ),
+        ).fit()
+
+    def _show(self, state: SweepState) -> None:
+        """The table, the plot, and where to look further."""
+        self.console.print(results_table(state, self.space.seeds))
+        plot = accuracy_by_depth(self.ledger, Path(self.ledger.storage) / self.ledger.name / "accuracy_by_depth.png")
+        self.projection.log_file(plot)
+        self.console.print(f"Accuracy by depth, a line per seed: {plot}", soft_wrap=True)
+        self.console.print(f"Compare the seeds in MLflow: make ui   (store: {self.projection.uri})", soft_wrap=True)
 
 
 def _trial_name(trial: Trial) -> str:
     return Ticket(**trial.config["ticket"]).trial_name
-
-
-def _show(
-    space: Space, ledger: Ledger, state: SweepState, options: Options, projection: Projection, console: Console
-) -> None:
-    """The table, the plot, and where to look further."""
-    console.print(results_table(state, space.seeds))
-    plot = accuracy_by_depth(ledger, Path(ledger.storage) / ledger.name / "accuracy_by_depth.png")
-    projection.log_file(plot)
-    console.print(f"Accuracy by depth, a line per seed: {plot}", soft_wrap=True)
-    console.print(f"Compare the seeds in MLflow: make ui   (store: {projection.uri})", soft_wrap=True)

@@ -158,6 +158,13 @@ class LedgerSearch(Searcher):
             self.given_up.add((config, seed))
         self._judge(state)
 
+    def complete(self) -> bool:
+        """Whether every wanted seed has a result."""
+        state = self.ledger.read()
+        return isinstance(
+            next_run(state, configurations=self._totals(state), seeds=self.space.seeds, running=()), Finished
+        )
+
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune pickles its searcher, and the ledger is the only state that is ever read again."""
         return {}

@@ -60,7 +60,7 @@ def sweep(
     Exit code: 0 when every seed has a result, 1 when some have none yet, 2 for bad input.
     """
     try:
-        home = storage or default_storage()
+        home = _folder(storage or default_storage())
         chosen, ledger = _open(space, name, resume, home, dry_run=dry_run)
         from ray_jobs.drive import Options, drive, show_plan
 
@@ -71,8 +71,11 @@ def sweep(
         if dry_run:
             show_plan(chosen, ledger, options, out)
             return
-        ledger = ledger or Ledger.create(home, name or chosen.name, _record(chosen))
-        complete = drive(chosen, ledger, options, out)
+
+        def begin() -> Ledger:
+            return Ledger.create(home, name or chosen.name, _record(chosen))
+
+        complete = drive(chosen, ledger, begin, options, out)
     except ParError as fault:
         Console(stderr=True, soft_wrap=True).print(f"error: {fault}", style="red", markup=False, highlight=False)
         raise typer.Exit(BAD_INPUT) from None
@@ -85,6 +88,13 @@ def default_storage() -> str:
     if "runtime_resources" in REPOSITORY.parts:
         raise ConfigError("this job runs from a temporary copy of the repository: give --storage a folder that stays")
     return str(REPOSITORY / "results")
+
+
+def _folder(storage: str) -> str:
+    """The absolute path of a storage. Raises ConfigError for an object store, where checkpoints cannot lie yet."""
+    if "://" in storage:
+        raise ConfigError(f"--storage {storage} is no folder: give a path that every node sees")
+    return str(Path(storage).expanduser().resolve())
 
 
 def _open(

@@ -113,7 +113,11 @@ class Projection:
             self.log_steps(run_id, self._records(config.id, seed, HISTORY))
             self._log_missing(run_id, list(_accuracy_points(self._records(config.id, seed, ACCURACY))))
             self._log_missing(run_id, [(name, value, 0) for name, value in result.metrics.items()])
-            tags = {"par.status": result.failure or "OK", "par.attempts": str(len(attempts))}
+            tags = {
+                "par.status": result.failure or "OK",
+                "par.attempts": str(len(attempts)),
+                "par.evaluation_set": result.evaluation_set,
+            }
             self.client.log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
             self._set_status(run_id, "FINISHED")
 

@@ -18,6 +18,7 @@ from par.evaluation.halting import HaltingCurve, halting_curve
 from par.metrics import Metric
 from par.study.ledger import ACCURACY, HALTING, HISTORY, SeedResult
 from par.tasks.groups import parse_task
+from par.tasks.streams import evaluation_hash
 from par.training import checkpoint
 from par.training.loop import StepReport, Trainer
 from par.training.parallel import data_mesh, workers
@@ -46,7 +47,7 @@ def run_seed(ticket: Ticket, report: Report) -> SeedResult:
             halting = _evaluate_halting(trainer)
             files[HALTING] = to_parquet(list(curve_rows(halting)))
             metrics |= halting_metrics(run, halting)
-        result = SeedResult(metrics=metrics, step=trainer.step)
+        result = SeedResult(metrics=metrics, step=trainer.step, evaluation_set=_evaluation_set(run))
     except DivergedError as fault:
         result = SeedResult(metrics={m.G.name: 0.0}, failure=fault.kind, message=str(fault), step=trainer.step)
     if workers(trainer.mesh)[0] == 0:
@@ -98,6 +99,11 @@ def _evaluate(trainer: Trainer, report: Report) -> DepthCurve:
 def _evaluate_halting(trainer: Trainer) -> HaltingCurve:
     run = trainer.run
     return halting_curve(trainer.model, parse_task(run.task.name), trainer.rendering, run.halting, **_grid(trainer))
+
+
+def _evaluation_set(run: RunConfig) -> str:
+    depths = (*run.short_grid(), *run.depth_grid())
+    return evaluation_hash(parse_task(run.task.name), depths, run.evaluation.sequences)
 
 
 def _grid(trainer: Trainer) -> dict[str, Any]:

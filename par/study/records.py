@@ -58,6 +58,8 @@ class SeedResult(Record):
     """What the failure said."""
     step: int = 0
     """Optimizer steps taken."""
+    evaluation_set: str = ""
+    """Hash of the frozen test prompts that were read; empty if none were."""
 
     def score(self, metric: str) -> float:
         """Value of ``metric``; 0 for a failed seed. Raises LedgerError if it was not measured."""

@@ -14,6 +14,7 @@ from matplotlib.ticker import ScalarFormatter
 
 from par.study.ledger import ACCURACY, Ledger
 from par.study.records import ConfigState
+from par.tasks.groups import chance, parse_task
 
 COLUMNS = 2
 
@@ -54,7 +55,8 @@ def accuracy_by_depth(ledger: Ledger, path: Path) -> Path:
 
 def _panel(axis: Axes, ledger: Ledger, config: ConfigState) -> None:
     colours = mpl.colormaps["tab10"].colors  # pyright: ignore[reportAttributeAccessIssue]
-    for curve in seed_curves(ledger, config):
+    curves = list(seed_curves(ledger, config))
+    for curve in curves:
         colour = colours[curve.seed % len(colours)]
         failure = config.results[curve.seed].failure
         label = f"seed {curve.seed}" + (f" ({failure})" if failure else "")
@@ -63,6 +65,9 @@ def _panel(axis: Axes, ledger: Ledger, config: ConfigState) -> None:
     d_train = config.record.run["task"]["train_depth"]
     axis.axvline(d_train, color="grey", linewidth=1)
     axis.axhline(0.5, color="grey", linewidth=0.5, linestyle=":")
+    depths = sorted({d for curve in curves for d in curve.depths})
+    task = parse_task(config.record.run["task"]["name"])
+    axis.plot(depths, [chance(task, d).single_query for d in depths], color="grey", linewidth=0.8, label="chance")
     axis.annotate("d_train", (d_train, 1.02), color="grey", fontsize=8, ha="center")
     suggested = ", ".join(f"{key}={value}" for key, value in config.record.suggested.items())
     axis.set_title(f"{config.record.backbone}  {suggested}", fontsize=9, loc="left")
