@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,17 +119,13 @@ class Driver:
         ticket = Ticket.of(self.ledger, record, seed, gpus=needs.gpus_per_worker, cpus=needs.cpus_per_worker)
         return ticket.to_dict()
 
-    def placement(self, config: dict[str, Any]) -> tune.PlacementGroupFactory:
-        """What Tune reserves for a trial."""
-        return self.options.demand(Ticket(**config["ticket"]).run.train.workers, self.resources).placement()
-
     def _fit(self, search: LedgerSearch, todo: list[BackbonePlan]) -> None:
         """Hand what is left to Tune; it returns when nothing more can be started."""
         os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
         os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
         total = sum(plan.seeds for plan in todo)
         tune.Tuner(
-            tune.with_resources(run_trial, self.placement),
+            tune.with_resources(run_trial, partial(_placement, self.options, dict(self.resources))),
             tune_config=tune.TuneConfig(
                 search_alg=search,
                 num_samples=sum(plan.left for plan in todo),
@@ -153,6 +150,13 @@ class Driver:
         self.projection.log_file(plot)
         self.console.print(f"Accuracy by depth, a line per seed: {plot}", soft_wrap=True)
         self.console.print(f"Compare the seeds in MLflow: make ui   (store: {self.projection.uri})", soft_wrap=True)
+
+
+def _placement(
+    options: Options, resources: Mapping[str, float], config: Mapping[str, Any]
+) -> tune.PlacementGroupFactory:
+    """What Tune reserves for a trial."""
+    return options.demand(Ticket(**config["ticket"]).run.train.workers, resources).placement()
 
 
 def _trial_name(trial: Trial) -> str:

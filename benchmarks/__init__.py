@@ -1,0 +1,1 @@
+"""What the product costs beside a plain reference that gives the same answers."""

@@ -1,0 +1,45 @@
+"""The whole depth curve: accuracy of every depth of the grid and of every box."""
+
+from benchmarks.harness import Case
+from benchmarks.reference import plain_curve
+from par.config import RunConfig
+from par.evaluation.accuracy import DepthCurve, depth_curve
+from par.model.build import build_model, build_rendering
+from par.tasks.groups import parse_task
+from par.training.chance import Stream, integer_seed
+from par.training.parallel import device_of_this_worker
+
+SETTING = {
+    "backbone": "mini-qwen3",
+    "task.name": "swap-s5",
+    "task.rendering": "compact",
+    "task.train_depth": 16,
+    "evaluation.depths": (16, 20, 24, 32, 48, 64),
+    "evaluation.sequences": 64,
+    "evaluation.batch_size": 64,
+}
+
+
+def case() -> Case:
+    """One packed pass that answers all depths and boxes, beside a pass for each depth and box; accuracies agree."""
+    run = RunConfig.from_dotted(SETTING)
+    rendering, task = build_rendering(run), parse_task(run.task.name)
+    model = build_model(run, rendering, seed=integer_seed(Stream.INITIALISATION, run.seed))
+    model = model.to(device_of_this_worker())
+    asked = {
+        "depths": (*run.short_grid(), *run.depth_grid()),
+        "step_size": run.recurrence.step_size,
+        "sequences": run.evaluation.sequences,
+        "batch_size": run.evaluation.batch_size,
+    }
+    return Case(
+        name="evaluation",
+        setting=SETTING | {"depths": asked["depths"]},
+        answers=run.evaluation.sequences * len(asked["depths"]) * task.boxes,
+        product=lambda: _accuracies(depth_curve(model, task, rendering, **asked)),
+        reference=lambda: _accuracies(plain_curve(model, task, rendering, **asked)),
+    )
+
+
+def _accuracies(curve: DepthCurve) -> tuple[float, ...]:
+    return (*curve.single_query, *curve.full_state)
