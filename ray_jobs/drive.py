@@ -79,7 +79,7 @@ def drive(space: Space, ledger: Ledger | None, begin: Callable[[], Ledger], opti
     A new sweep (``ledger`` None) is begun once its plan is known to fit the cluster.
     """
     for name in ("ray.tune", "ray.train", "ray.data"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     with connected(options.address) as resources:
         todo = plans(space, ledger.read() if ledger else SweepState({}, ()), options, resources)
         console.print(plan_table(space, todo))
@@ -123,7 +123,7 @@ class Driver:
         """Hand what is left to Tune; it returns when nothing more can be started."""
         os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
         os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
-        total = sum(plan.seeds for plan in todo)
+        done, total = sum(plan.done for plan in todo), sum(plan.seeds for plan in todo)
         tune.Tuner(
             tune.with_resources(run_trial, partial(_placement, self.options, dict(self.resources))),
             tune_config=tune.TuneConfig(
@@ -137,7 +137,7 @@ class Driver:
             run_config=tune.RunConfig(
                 name=f"{datetime.now():%Y%m%d-%H%M%S}",
                 storage_path=f"{self.ledger.storage}/{self.ledger.name}/tune",
-                callbacks=[Progress(self.ledger, self.projection, total, self.console)],
+                callbacks=[Progress(self.ledger, self.projection, self.console, done=done, total=total)],
                 failure_config=tune.FailureConfig(max_failures=RETRIES),
                 verbose=0,
             ),

@@ -10,7 +10,7 @@ from ray.tune.experiment import Trial
 from rich.console import Console
 
 from par import metrics as m
-from par.study.ledger import ConfigState, Ledger
+from par.study.ledger import ConfigRecord, Ledger
 from ray_jobs.ticket import Ticket
 from ray_jobs.tracking import Projection, config_name
 
@@ -24,11 +24,15 @@ class Progress(Callback):
         self,
         ledger: Ledger,
         projection: Projection,
-        total: int,
         console: Console,
+        *,
+        done: int,
+        total: int,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self.ledger, self.projection, self.total, self.console, self.clock = ledger, projection, total, console, clock
+        self.ledger, self.projection, self.console, self.clock = ledger, projection, console, clock
+        self.done, self.total = done, total
+        self.records: dict[str, ConfigRecord] = {}
         self.printed: dict[str, float] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -37,47 +41,57 @@ class Progress(Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Open the seed's run."""
-        ticket, config = self._which(trial)
-        self.projection.sync_seed(config, ticket.seed, running=True)
-        self._print(trial, "starts")
+        ticket = _ticket(trial)
+        self.projection.sync_seed(self.ledger.read_config(ticket.config), ticket.seed, running=True)
+        self._print(ticket, "starts")
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
         """Log a training record; print one every few seconds."""
-        ticket, config = self._which(trial)
+        ticket = _ticket(trial)
         if result.get("phase") == "train":
-            names = {metric.name for metric in m.TRAINING}
-            row = {name: value for name, value in result.items() if name == "step" or name in names}
-            self.projection.log_steps(self.projection.seed_run(config, ticket.seed), [row])
-        if self.clock() - self.printed.get(trial.trial_id, float("-inf")) >= PRINT_EVERY_S:
-            self.printed[trial.trial_id] = self.clock()
-            self._print(trial, _describe(result, ticket.run.train.steps))
+            names = {"step", *(metric.name for metric in m.TRAINING)}
+            row = {name: value for name, value in result.items() if name in names}
+            self.projection.log_steps(self.projection.seed_run(self._record(ticket), ticket.seed), [row])
+        now = self.clock()
+        if now - self.printed.get(trial.trial_id, float("-inf")) >= PRINT_EVERY_S:
+            self.printed[trial.trial_id] = now
+            self._print(ticket, _describe(result, ticket.settings["train"]["steps"]))
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Project the seed's result, and its configuration's verdict if it is the last one."""
-        ticket, config = self._which(trial)
+        ticket = _ticket(trial)
+        config = self.ledger.read_config(ticket.config)
         self.projection.sync_seed(config, ticket.seed)
         self.projection.sync_config(config, running=True)
-        result = config.results.get(ticket.seed)
-        outcome = "has no result" if result is None else result.failure or f"G = {result.metrics[m.G.name]:.2f}"
-        done = sum(len(c.results) for c in self.ledger.read().configs)
-        self._print(trial, f"done: {outcome} ({done} of {self.total} seeds)")
+        result = config.results[ticket.seed]
+        self.done += 1
+        outcome = result.failure or f"G = {result.metrics[m.G.name]:.2f}"
+        self._print(ticket, f"done: {outcome} ({self.done} of {self.total} seeds)")
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Close the run of a seed that will not be tried again by this driver."""
-        ticket, config = self._which(trial)
+        ticket = _ticket(trial)
+        config = self.ledger.read_config(ticket.config)
         self.projection.sync_seed(config, ticket.seed)
-        self._print(trial, f"failed; it goes on from its last checkpoint with --resume {self.ledger.name}")
+        state = config.seeds.get(ticket.seed)
+        last = state.attempts[-1].record if state and state.attempts else {}
+        reason = f"{last.get('failure', 'died')}: {last.get('message', 'without a word')}"
+        self._print(ticket, f"failed ({reason}); it goes on from its last checkpoint with --resume {self.ledger.name}")
 
-    def _which(self, trial: Trial) -> tuple[Ticket, ConfigState]:
-        ticket = Ticket(**trial.config["ticket"])
-        return ticket, next(c for c in self.ledger.read().configs if c.id == ticket.config)
+    def _record(self, ticket: Ticket) -> ConfigRecord:
+        if ticket.config not in self.records:
+            self.records[ticket.config] = self.ledger.read_config(ticket.config).record
+        return self.records[ticket.config]
 
-    def _print(self, trial: Trial, message: str) -> None:
-        ticket, config = self._which(trial)
-        name = config_name(config.record.backbone, config.record.suggested)
+    def _print(self, ticket: Ticket, message: str) -> None:
+        name = config_name(self._record(ticket))
         self.console.print(f"{datetime.now():%H:%M:%S}  {name}·seed{ticket.seed}  {message}", highlight=False)
+
+
+def _ticket(trial: Trial) -> Ticket:
+    return Ticket(**trial.config["ticket"])
 
 
 def _describe(result: dict[str, Any], steps: int) -> str:

@@ -20,7 +20,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NAME
 
 from par import metrics as m
 from par.config import RunConfig
-from par.study.ledger import ACCURACY, HISTORY, ConfigState, Ledger, SweepState
+from par.study.ledger import ACCURACY, HISTORY, ConfigRecord, ConfigState, Ledger, SweepState
 
 EXPERIMENT = "par"
 KEY = "par.key"
@@ -56,27 +56,25 @@ class Projection:
         texts = {"space.yaml": self.ledger.sweep["space"]}
         return self._find_or_create(self.ledger.name, name=self.ledger.name, parent=None, texts=texts)
 
-    def config_run(self, config: ConfigState) -> str:
+    def config_run(self, record: ConfigRecord) -> str:
         """Id of a configuration's run, below the sweep's."""
-        record = config.record
         settings = RunConfig.model_validate(dict(record.run)).dotted()
         del settings["seed"]
         return self._find_or_create(
-            f"{self.ledger.name}/{config.id}",
-            name=config_name(record.backbone, record.suggested),
+            f"{self.ledger.name}/{record.id}",
+            name=config_name(record),
             parent=self.sweep_run(),
-            tags={"par.config": config.id, "par.backbone": record.backbone},
+            tags={"par.config": record.id, "par.backbone": record.backbone},
             params=settings,
         )
 
-    def seed_run(self, config: ConfigState, seed: int) -> str:
+    def seed_run(self, record: ConfigRecord, seed: int) -> str:
         """Id of a seed's run, below its configuration's."""
-        record = config.record
         return self._find_or_create(
-            f"{self.ledger.name}/{config.id}/seed-{seed}",
-            name=f"{config_name(record.backbone, record.suggested)}·seed{seed}",
-            parent=self.config_run(config),
-            tags={"par.config": config.id, "par.backbone": record.backbone, "par.seed": str(seed)},
+            f"{self.ledger.name}/{record.id}/seed-{seed}",
+            name=f"{config_name(record)}·seed{seed}",
+            parent=self.config_run(record),
+            tags={"par.config": record.id, "par.backbone": record.backbone, "par.seed": str(seed)},
             params={**record.suggested, "seed": seed},
         )
 
@@ -104,7 +102,7 @@ class Projection:
 
     def sync_seed(self, config: ConfigState, seed: int, *, running: bool = False) -> None:
         """Project one seed."""
-        run_id, result = self.seed_run(config, seed), config.results.get(seed)
+        run_id, result = self.seed_run(config.record, seed), config.results.get(seed)
         attempts = config.seeds[seed].attempts if seed in config.seeds else ()
         if result is None:
             failed = bool(attempts) and "failure" in attempts[-1].record
@@ -123,7 +121,7 @@ class Projection:
 
     def sync_config(self, config: ConfigState, *, running: bool = False) -> None:
         """Project a configuration's verdict."""
-        run_id = self.config_run(config)
+        run_id = self.config_run(config.record)
         if config.verdict is None:
             self._set_status(run_id, "RUNNING" if running else "KILLED")
         elif self._status(run_id) != "FINISHED":
@@ -230,9 +228,10 @@ def _alone(uri: str) -> Iterator[None]:
         yield
 
 
-def config_name(backbone: str, suggested: Mapping[str, Any]) -> str:
+def config_name(record: ConfigRecord) -> str:
     """A short name that a person can tell from its neighbours, e.g. ``mini-qwen3·anchor=first·step_size=2``."""
-    return "·".join([backbone, *(f"{key.rpartition('.')[2]}={_short(value)}" for key, value in suggested.items())])
+    chosen = (f"{key.rpartition('.')[2]}={_short(value)}" for key, value in record.suggested.items())
+    return "·".join([record.backbone, *chosen])
 
 
 def _short(value: object) -> str:

@@ -171,11 +171,19 @@ class Ledger:
 
         Raises LedgerError that names an object which is damaged or missing.
         """
-        listed = {path for path in self.objects.walk("configs", recursive=True) if _OBJECT.fullmatch(path)}
+        return snapshot(self.sweep, self._objects("configs"))
+
+    def read_config(self, config: str) -> ConfigState:
+        """Read one configuration. Raises LedgerError if it is not in the sweep, or as ``read`` does."""
+        self._require(config)
+        return snapshot(self.sweep, self._objects(f"configs/{config}")).configs[0]
+
+    def _objects(self, folder: str) -> dict[str, dict[str, Any]]:
+        listed = {path for path in self.objects.walk(folder, recursive=True) if _OBJECT.fullmatch(path)}
         # A listing is no snapshot: it may show a seed and miss the configuration, which was written before it.
         paths = sorted(listed | {f"configs/{path.split('/')[1]}/config.json" for path in listed})
         with ThreadPoolExecutor(READERS) as pool:
-            return snapshot(self.sweep, dict(zip(paths, pool.map(self._load, paths), strict=True)))
+            return dict(zip(paths, pool.map(self._load, paths), strict=True))
 
     def _load(self, path: str) -> dict[str, Any]:
         try:

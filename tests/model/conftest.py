@@ -15,8 +15,6 @@ from par.tasks.groups import GroupTask
 from par.tasks.prompts import Rendering
 from par.tasks.streams import Split, examples
 
-torch.set_num_threads(1)
-
 
 def _parent(family: str, vocabulary: int, *, tied: bool = True) -> PreTrainedModel:
     backbone = replace(BACKBONES[f"tiny-{family}"], tied=tied, initializer_range=0.2)

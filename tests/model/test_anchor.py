@@ -9,8 +9,6 @@ from torch import Tensor, nn
 from par.model.anchor import anchor_rms, mean_drift, rms
 from par.model.looped import Context, Iterations, Recurrence
 
-torch.set_num_threads(1)
-
 B, T, H = 2, 3, 16
 PRECISION = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 DTYPES = pytest.mark.parametrize("dtype", PRECISION, ids=str)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from statistics import fmean
 
 import pytest
-import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from par.config import RunConfig
@@ -17,8 +16,6 @@ from par.model.build import build_model, build_rendering
 from par.tasks.groups import parse_task
 from par.testing import tiny_run
 from par.training.loop import Trainer
-
-torch.set_num_threads(1)
 
 SETTINGS = {
     "forced": {},

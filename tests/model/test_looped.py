@@ -16,8 +16,6 @@ from par.tasks.groups import parse_task
 from par.tasks.prompts import open_rendering
 from par.tasks.streams import Split, examples
 
-torch.set_num_threads(1)
-
 TASK = parse_task("swap-s3")
 COMPACT = open_rendering(TASK, "compact", 3)
 DEPTH = 4

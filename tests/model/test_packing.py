@@ -17,8 +17,6 @@ from par.tasks.groups import GroupTask, parse_task
 from par.tasks.prompts import Prompts, Rendering, open_rendering
 from par.tasks.streams import Split, examples
 
-torch.set_num_threads(1)
-
 NAMES = ("swap-s3", "a4", "s4-full")
 """In text, operations of s4-full differ in length, so that its prompts are padded."""
 

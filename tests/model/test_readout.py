@@ -10,8 +10,6 @@ from par.model.looped import LoopedModel
 from par.model.readout import CandidateHead
 from par.model.weights import random_parent
 
-torch.set_num_threads(1)
-
 K, B, N, H, C, V = 2, 3, 4, 8, 3, 11
 
 

@@ -25,8 +25,6 @@ from par.tasks.wording import NO, NOUNS, YES, contains, operation_sentences, que
 from par.testing import tiny_run
 from par.training.loop import Trainer
 
-torch.set_num_threads(1)
-
 LAYOUTS = {"one file": "1GB", "sharded": "20KB"}
 """How large a weights file may become."""
 VOCABULARY = 60

@@ -125,10 +125,8 @@ def test_exhausted_space_ends_the_search(tmp_path):
 
 def test_list_values_are_searched(tmp_path):
     """A choice between splits is proposed, recorded and rebuilt like any other, without a warning."""
-    text = (
-        HEAD
-        + "backbones: [tiny-qwen2]\nsearch: {recurrence.split: {choice: [[1, 1, 1], null]}, optim.lr: {float: [1.0e-4, 1.0e-2]}}\nconfigurations: 5\nseeds: 1\n"
-    )
+    splits = "recurrence.split: {choice: [[1, 1, 1], null]}, optim.lr: {float: [1.0e-4, 1.0e-2]}"
+    text = HEAD + f"backbones: [tiny-qwen2]\nsearch: {{{splits}}}\nconfigurations: 5\nseeds: 1\n"
     space, ledger = make(tmp_path, text)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -3,8 +3,10 @@
 import json
 import math
 import os
+import shutil
 import signal
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -176,6 +178,26 @@ def test_killed_driver_resumes(tmp_path):
     assert whole.communicate(timeout=240)
     assert history(tmp_path, "killed") == history(tmp_path, "whole")
     assert after == results(tmp_path, "whole")
+
+
+def test_failed_seed_leaves_the_others_alone(finished, tmp_path):
+    """A seed that fails shows its reason, without a traceback, and the exit code is 1; resumed, it alone runs again."""
+    storage = Path(shutil.copytree(finished[0], tmp_path / "copy"))
+    seed = sorted((storage / "tiny" / "configs").glob("*/seed-1"))[0]
+    (seed / "result.json").unlink()
+    (seed.parent / "verdict.json").unlink()
+    manifest = next(seed.glob("checkpoints/*/COMMIT.json"))
+    right = manifest.read_text()
+    manifest.write_text(right.replace('"seed": 1', '"seed": 99'))
+    code, output = sweep("--resume", "tiny", "--storage", str(storage))
+    assert code == 1
+    assert "use another folder" in output
+    assert "Traceback" not in output
+    assert len(results(storage, "tiny")) == CONFIGURATIONS * SEEDS - 1
+    manifest.write_text(right)
+    code, output = sweep("--resume", "tiny", "--storage", str(storage))
+    assert code == 0, output
+    assert results(storage, "tiny") == results(finished[0], "tiny")
 
 
 def history(storage, name: str) -> dict[str, list]:

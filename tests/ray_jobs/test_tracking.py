@@ -4,8 +4,10 @@ import math
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import mlflow
 import pytest
 
 from par.study.ledger import ACCURACY, HISTORY, ConfigRecord, Ledger, SeedResult, Verdict
@@ -112,7 +114,7 @@ def test_driver_that_died_while_logging(ledger):
     finish(ledger, config.id, 0, SeedResult(metrics={"G": 4.0}))
     config = ledger.read().configs[0]
     dying = Projection(ledger, default_uri(ledger.storage))
-    run_id = dying.seed_run(config, 0)
+    run_id = dying.seed_run(config.record, 0)
     dying.log_steps(run_id, RECORDS[:2])
     dying._log(run_id, [("eval/full_state", 0.8, 4)])
     project(ledger)
@@ -126,7 +128,7 @@ def test_non_finite_numbers_stay_out(ledger):
     config = ledger.read().configs[0]
     projection = Projection(ledger, default_uri(ledger.storage))
     rows = [{"step": 5, "train/loss": math.nan, "train/drift": math.inf}, {"step": 10, "train/loss": 1.0}]
-    projection.log_steps(projection.seed_run(config, 0), rows)
+    projection.log_steps(projection.seed_run(config.record, 0), rows)
     _, _, points = everything(ledger)[f"demo/{config.id}/seed-0"]
     assert points == {"train/loss": [(10, 1.0)]}
 
@@ -140,6 +142,24 @@ def test_all_settings_are_parameters_and_the_space_an_artifact(ledger):
     assert everything(ledger)[f"demo/{config.id}"][1] == {key: str(value) for key, value in settings.items()}
     [space] = projection.client.list_artifacts(projection.sweep_run())
     assert space.path == "space.yaml"
+
+
+def test_trials_of_one_process_do_not_share_a_run(ledger):
+    """Two trials that log at the same time from two threads write to their own runs, and no run is active (M15)."""
+    config = ledger.read().configs[0]
+    projection = Projection(ledger, default_uri(ledger.storage))
+    ids = [projection.seed_run(config.record, seed) for seed in (0, 1)]
+
+    def log(seed: int) -> None:
+        for step in range(1, 9):
+            projection.log_steps(ids[seed], [{"step": step, "train/loss": float(seed)}])
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(log, (0, 1)))
+    for seed, run_id in enumerate(ids):
+        points = projection.client.get_metric_history(run_id, "train/loss")
+        assert [(point.step, point.value) for point in points] == [(step, float(seed)) for step in range(1, 9)]
+    assert mlflow.active_run() is None
 
 
 def test_first_use_by_five_processes(tmp_path):

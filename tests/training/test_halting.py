@@ -12,8 +12,6 @@ from par.training.batches import Batches
 from par.training.halting import extra_negative, halting_targets
 from par.training.loop import Trainer
 
-torch.set_num_threads(1)
-
 
 @settings(max_examples=60, deadline=None)
 @given(

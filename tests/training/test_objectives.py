@@ -16,8 +16,6 @@ from par.testing import tiny_run
 from par.training.batches import Batches, MicroBatch
 from par.training.objectives import Targets, weighted_loss
 
-torch.set_num_threads(1)
-
 TASK = parse_task("a4")
 K, B, N, C = 3, 2, 4, 5
 
