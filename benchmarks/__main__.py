@@ -15,6 +15,7 @@ from benchmarks.machine import Hardware, provenance, usable_cores
 
 CASES: dict[str, Callable[[], Case]] = {"train_step": train_step.case, "evaluation": evaluation.case}
 RESULTS = Path(__file__).parent / "results"
+app = typer.Typer(rich_markup_mode="markdown", add_completion=False)
 
 
 def _known(names: list[str] | None) -> list[str]:
@@ -24,13 +25,19 @@ def _known(names: list[str] | None) -> list[str]:
     return names or list(CASES)
 
 
+@app.command()
 def bench(
     cases: Annotated[
         list[str] | None,
-        typer.Argument(callback=_known, metavar="[CASE]...", help=f"Any of {', '.join(CASES)}; all by default."),
+        typer.Argument(callback=_known, metavar="CASE", help=f"Any of {', '.join(CASES)}; all by default."),
     ] = None,
     repeats: Annotated[int, typer.Option(min=3, help="Timed calls of each, after the warm-up.")] = 7,
-    out: Annotated[Path, typer.Option(file_okay=False, help="Folder of the results, one JSON per hardware.")] = RESULTS,
+    out: Annotated[
+        Path,
+        typer.Option(
+            file_okay=False, show_default="benchmarks/results", help="Folder of the results, one JSON per hardware."
+        ),
+    ] = RESULTS,
 ) -> None:
     """Time the product beside a plain reference with the same weights that gives the same answers.
 
@@ -71,4 +78,4 @@ def _shown(spread: Spread, digits: str) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(bench)
+    app()

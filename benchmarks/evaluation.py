@@ -9,11 +9,12 @@ from par.tasks.groups import parse_task
 from par.training.chance import Stream, integer_seed
 from par.training.parallel import device_of_this_worker
 
-SETTING = {
+SETTING = {  # with adapter_init=state an untrained core forgets the prompt, and both ways agree on any answer
     "backbone": "mini-qwen3",
     "task.name": "swap-s5",
     "task.rendering": "compact",
     "task.train_depth": 16,
+    "recurrence.adapter_init": "sum",
     "evaluation.depths": (16, 20, 24, 32, 48, 64),
     "evaluation.sequences": 64,
     "evaluation.batch_size": 64,

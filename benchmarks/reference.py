@@ -72,7 +72,7 @@ def loop(model: LoopedModel, questions: Questions, *, iterations: int, read_last
     h_QTH = model.embed(questions.ids_QT)
     rotary = model.rotary(h_QTH, questions.positions_QT)
     T = h_QTH.shape[1]
-    causal_11TT = torch.full((1, 1, T, T), -torch.inf, device=h_QTH.device).triu(1)
+    causal_11TT = torch.full((1, 1, T, T), -torch.inf, dtype=h_QTH.dtype, device=h_QTH.device).triu(1)
 
     def run(layers: nn.ModuleList, state_QTH: Tensor) -> Tensor:
         for layer in layers:

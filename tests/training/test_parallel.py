@@ -1,10 +1,12 @@
 """Sharded equals single: real gloo processes against one process."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
 from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from par.testing import run_processes, tiny_run
 from par.training import checkpoint
@@ -34,8 +36,34 @@ CASES = {
 }
 
 
+class Collectives(TorchDispatchMode):
+    """Counts the collective operations that run within."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace in ("c10d", "_c10d_functional"):
+            self.names[func.__name__] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def collectives_of_a_step(mesh, iterations: int) -> Counter[str]:
+    fixed = {"schedule__kind": "fixed", "schedule__iterations": iterations, "train__workers": 2}
+    trainer = Trainer(tiny_run(**fixed), mesh)
+    steps = trainer.steps()
+    next(steps)
+    with Collectives() as counted:
+        next(steps)
+    return counted.names
+
+
 def record(rank: int, out: Path) -> None:
     mesh = data_mesh()
+    counts = collectives_of_a_step(mesh, 4), collectives_of_a_step(mesh, 32)
+    if rank == 0:
+        torch.save(counts, out / "collectives")
     for name, changes in CASES.items():
         run = tiny_run(train__steps=5, train__workers=2, **changes)
         found = first_gradients(Trainer(run, mesh)), *train(Trainer(run, mesh))
@@ -69,6 +97,14 @@ def test_sharded_equals_single(two_workers, case):
     torch.testing.assert_close(gradients_2, gradients_1, atol=1e-5, rtol=0)
     torch.testing.assert_close(losses_2, losses_1, atol=atol, rtol=0)
     torch.testing.assert_close(parameters_2, parameters_1, atol=10 * atol, rtol=0)
+
+
+@pytest.mark.dist
+def test_collectives_do_not_depend_on_iterations(two_workers):
+    """A step of 32 iterations gathers and reduces as often as one of 4: the recurrence is one unit."""
+    few, many = torch.load(two_workers / "collectives", weights_only=False)
+    assert few == many
+    assert sum(count for name, count in few.items() if "gather" in name) > 0
 
 
 @pytest.mark.dist

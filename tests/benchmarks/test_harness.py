@@ -1,0 +1,105 @@
+"""What the benchmarks say of known times, on a clock that the work itself moves."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.harness import TOLERANCE, Case, Result, Spread, Times, disagreement, store, take_times
+from benchmarks.machine import Hardware
+
+HARDWARE = Hardware(cpu="Some(R) CPU @ 2.0GHz", cores=2, ram_gib=7.5, gpu=None)
+SECONDS = st.floats(1e-3, 1e3)
+
+
+@dataclass
+class FakeClock:
+    """A clock that stands still but for the work done, and a diary of that work."""
+
+    now_s: float = 0.0
+    diary: list[str] = field(default_factory=list)
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def works(self, who: str, seconds: Sequence[float]):
+        """Work that takes the next of ``seconds`` at each call."""
+        rest = iter(seconds)
+
+        def work() -> tuple[float]:
+            self.diary.append(who)
+            self.now_s += next(rest)
+            return (1.0,)
+
+        return work
+
+
+def case(product=lambda: (1.0,), reference=lambda: (1.0,), *, name="a", answers=10) -> Case:
+    return Case(name=name, setting={"n": 5}, answers=answers, product=product, reference=reference)
+
+
+def result(name: str, product_s=(1.0, 2.0, 4.0), reference_s=(4.0, 8.0, 16.0)) -> Result:
+    return Result(case=case(name=name), disagreement=0.0, times=Times(product_s, reference_s))
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [((5, 1, 4, 2, 3), (3, 2, 4)), ((4, 1, 3, 2), (2.5, 1.75, 3.25)), ((7,), (7, 7, 7)), ((1, 1, 1, 9), (1, 1, 3))],
+)
+def test_spread_of_known_numbers(values, wanted):
+    """Median and quartiles of an unordered sample are those worked out by hand."""
+    assert Spread.of(values) == Spread(*wanted)
+
+
+def test_ways_take_turns_and_warm_ups_do_not_count():
+    """Product and reference alternate; each timed call is its own work's time, the warm-ups' times are left out."""
+    clock = FakeClock()
+    both = case(clock.works("product", [90, 80, 1, 2, 3]), clock.works("reference", [70, 60, 4, 5, 6]))
+    assert take_times(both, repeats=3, warm_ups=2, clock=clock) == Times((1, 2, 3), (4, 5, 6))
+    assert clock.diary == ["product", "reference"] * 5
+
+
+@given(st.lists(st.tuples(SECONDS, SECONDS, SECONDS), min_size=1, max_size=8))
+def test_a_shared_load_does_not_move_the_ratio(pairs):
+    """If a load slows both calls of a pair by the same factor, whatever it is for each pair, the ratio stays."""
+    product_s, reference_s, loads = zip(*pairs, strict=True)
+    loaded = Times(*(tuple(s * load for s, load in zip(way, loads, strict=True)) for way in (product_s, reference_s)))
+    still, moved = Times(product_s, reference_s).ratio, loaded.ratio
+    assert (moved.low, moved.median, moved.high) == pytest.approx((still.low, still.median, still.high))
+
+
+def test_rates_and_ratio_of_known_times():
+    """Ten answers in 1, 2 and 4 s are 5 per second in the median; four times the seconds is the ratio 4."""
+    measured = result("a")
+    assert measured.product == Spread(5.0, 3.75, 7.5)
+    assert measured.reference == Spread(1.25, 0.9375, 1.875)
+    assert measured.times.ratio == Spread(4.0, 4.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("difference", "refused"), [(0.0, False), (0.9 * TOLERANCE, False), (1.1 * TOLERANCE, True), (float("nan"), True)]
+)
+def test_different_results_are_not_timed(difference, refused):
+    """A number that differs by more than the limit, or is not a number, is an error that names case and numbers."""
+    apart = case(lambda: (3.0, 0.0), lambda: (3.0, difference))
+    if refused:
+        with pytest.raises(ValueError, match=r"a: product .* and reference .* differ"):
+            disagreement(apart)
+    else:
+        assert disagreement(apart) == pytest.approx(difference)
+
+
+def test_a_case_left_out_keeps_its_record(tmp_path):
+    """One file per hardware: a case measured again is replaced, one that was not keeps date, commit and times."""
+    path = store([result("a"), result("b")], HARDWARE, tmp_path)
+    before = json.loads(path.read_text())
+    assert store([result("b", product_s=(2.0, 4.0, 8.0))], HARDWARE, tmp_path) == path
+    after = json.loads(path.read_text())
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.name == "some-r-cpu-2-0ghz-2-cores.json"
+    assert after["cases"]["a"] == before["cases"]["a"]
+    assert after["cases"]["b"]["ratio"]["median"] == 2.0
+    assert after["cases"]["b"].keys() >= {"date", "commit", "versions", "threads", "setting", "product_s"}
