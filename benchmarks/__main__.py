@@ -11,10 +11,12 @@ from rich.table import Table
 
 from benchmarks import evaluation, train_step
 from benchmarks.harness import TOLERANCE, Case, Result, Spread, disagreement, store, take_times
-from benchmarks.machine import Hardware, provenance, usable_cores
+from benchmarks.machine import Hardware, provenance
 
 CASES: dict[str, Callable[[], Case]] = {"train_step": train_step.case, "evaluation": evaluation.case}
 RESULTS = Path(__file__).parent / "results"
+THREADS = 1
+"""Torch threads: what a trial has, which by default trains on one CPU; a second one would wait for other processes."""
 app = typer.Typer(rich_markup_mode="markdown", add_completion=False)
 
 
@@ -47,7 +49,7 @@ def bench(
     idle machine: spreads of more than a tenth of the median say that it was not.
     """
     console, hardware = Console(), Hardware.here()
-    torch.set_num_threads(usable_cores())
+    torch.set_num_threads(THREADS)
     versions = ", ".join(f"{name} {number}" for name, number in provenance()["versions"].items())
     console.print(f"{hardware}; {torch.get_num_threads()} torch threads; {versions}", highlight=False)
     results = [_measured(CASES[name](), repeats, console) for name in cases or CASES]

@@ -1,6 +1,5 @@
 """Where and with what a measurement was taken."""
 
-import os
 import platform
 import re
 import subprocess
@@ -23,7 +22,7 @@ class Hardware:
 
     cpu: str
     cores: int
-    """Logical cores that this process may use."""
+    """Logical cores."""
     ram_gib: float
     gpu: str | None
 
@@ -32,7 +31,7 @@ class Hardware:
         """This machine."""
         return cls(
             cpu=_cpu_name(),
-            cores=usable_cores(),
+            cores=psutil.cpu_count() or 1,
             ram_gib=round(psutil.virtual_memory().total / 2**30, 1),
             gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         )
@@ -45,11 +44,6 @@ class Hardware:
 
     def __str__(self) -> str:
         return f"{self.cpu}, {self.cores} cores, {self.ram_gib} GiB, {self.gpu or 'no GPU'}"
-
-
-def usable_cores() -> int:
-    """Logical cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def provenance() -> dict[str, Any]:

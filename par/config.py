@@ -263,6 +263,8 @@ def nest(values: Mapping[str, Any]) -> dict[str, Any]:
             node = node.setdefault(group, {})
             if not isinstance(node, dict):
                 raise ConfigError(f"{key}: {group} is given a value of its own, too")
+        if leaf in node:
+            raise ConfigError(f"{key}: {leaf} is a group that is given values of its own, too")
         node[leaf] = value
     return tree
 

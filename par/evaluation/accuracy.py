@@ -95,14 +95,19 @@ def depth_curve(
     plan = Iterations(count=kept[-1], keep=tuple(kept))
     reader = Reader(model, task, rendering, depths)
     own_read_D = torch.tensor([kept.index(read) for read in reads], device=reader.device)
-    counts_2D = torch.zeros(2, len(depths), device=reader.device)
+    counts_2D = torch.zeros(2, len(depths), device=reader.device, dtype=torch.long)
     batches = list(frozen_batches(sequences, batch_size, mesh))
     for number, indices in enumerate(batches, start=1):
         logits_KBNC, targets_BN = reader.logits(indices, plan)
         right_BDXK = reader.by_depth(logits_KBNC.argmax(-1) == targets_BN).movedim(0, -1)
         right_BDX = right_BDXK.gather(-1, own_read_D[:, None, None].expand(*right_BDXK.shape[:-1], 1)).squeeze(-1)
         right_BDX = right_BDX[torch.from_numpy(indices < sequences).to(reader.device)]
-        counts_2D += torch.stack([right_BDX.float().mean(-1).sum(0), right_BDX.all(-1).float().sum(0)])
+        counts_2D += torch.stack([right_BDX.sum((0, 2)), right_BDX.all(-1).sum(0)])
         progress(number, len(batches))
-    single_query, full_state = (summed(counts_2D, mesh) / sequences).tolist()
-    return DepthCurve(tuple(depths), tuple(single_query), tuple(full_state), sequences)
+    single_D, full_D = summed(counts_2D, mesh).tolist()
+    return DepthCurve(
+        depths=tuple(depths),
+        single_query=tuple(right / (sequences * task.boxes) for right in single_D),
+        full_state=tuple(right / sequences for right in full_D),
+        sequences=sequences,
+    )

@@ -65,29 +65,29 @@ def halting_curve(
     last = ceil(max(depths) / step_size) + rule.m
     plan = Iterations(count=last, keep=tuple(range(1, last + 1)))
     reader = Reader(model, task, rendering, depths, extra_candidates=(rendering.yes, rendering.no))
-    totals_4D = torch.zeros(4, len(depths), device=reader.device, dtype=torch.float64)
+    counts_4D = torch.zeros(4, len(depths), device=reader.device, dtype=torch.long)
     for indices in frozen_batches(sequences, batch_size, mesh):
         logits_KBNC, targets_BN = reader.logits(indices, plan)
         p_yes_KBN = logits_KBNC[..., -2:].softmax(-1)[..., 0]
         halted_BN = first_firing(p_yes_KBN.flatten(1), rule).view_as(targets_BN)
         answers_KBN = logits_KBNC[..., :-2].argmax(-1)
         answers_BN = answers_KBN.gather(0, (halted_BN - 1).clamp_min(0).unsqueeze(0)).squeeze(0)
-        right_BDX = reader.by_depth((answers_BN == targets_BN) & (halted_BN > 0))
-        halted_BDX = reader.by_depth(halted_BN)
         wanted_B = torch.from_numpy(indices < sequences).to(reader.device)
-        totals_4D += torch.stack([
-            right_BDX[wanted_B].double().mean(-1).sum(0),
-            right_BDX[wanted_B].all(-1).double().sum(0),
-            (halted_BDX[wanted_B] == 0).double().mean(-1).sum(0),
-            halted_BDX[wanted_B].double().mean(-1).sum(0),
+        right_BDX = reader.by_depth((answers_BN == targets_BN) & (halted_BN > 0))[wanted_B]
+        halted_BDX = reader.by_depth(halted_BN)[wanted_B]
+        counts_4D += torch.stack([
+            right_BDX.sum((0, 2)), right_BDX.all(-1).sum(0), (halted_BDX == 0).sum((0, 2)), halted_BDX.sum((0, 2)),
         ])  # fmt: skip
-    single_D, full_D, not_halted_D, iterations_D = (summed(totals_4D, mesh) / sequences).cpu()
-    mean_D = torch.where(not_halted_D < 1, iterations_D / (1 - not_halted_D).clamp_min(1e-12), 0)
+    right_D, full_D, not_halted_D, iterations_D = summed(counts_4D, mesh).tolist()
+    questions = sequences * task.boxes
     return HaltingCurve(
         depths=tuple(depths),
-        single_query=tuple(single_D.tolist()),
-        full_state=tuple(full_D.tolist()),
-        not_halted=tuple(not_halted_D.tolist()),
-        mean_iterations=tuple(mean_D.tolist()),
+        single_query=tuple(right / questions for right in right_D),
+        full_state=tuple(right / sequences for right in full_D),
+        not_halted=tuple(silent / questions for silent in not_halted_D),
+        mean_iterations=tuple(
+            iterations / max(1, questions - silent)
+            for iterations, silent in zip(iterations_D, not_halted_D, strict=True)
+        ),
         sequences=sequences,
     )

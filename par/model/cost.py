@@ -4,16 +4,18 @@ Counts matrix products only (2 FLOPs per multiply-add); a backward pass counts t
 """
 
 from dataclasses import dataclass
+from functools import cache
+from math import ceil
 from statistics import fmean
 
 from par.config import RunConfig
 from par.model.backbones import BACKBONES, Backbone, split_layers
 from par.tasks.groups import parse_task
+from par.tasks.prompts import open_rendering
+from par.tasks.streams import Split, examples
 from par.training.depth import answered_iterations, draw_depth
+from par.training.halting import extra_negative
 
-TEXT_TOKENS_PER_OPERATION = 10
-TEXT_TOKENS_PER_BOX = 6
-TEXT_TOKENS_PER_QUERY = 5
 BYTES_PER_PARAMETER = 12
 """fp32 weight and the two moments of AdamW, in memory and in a checkpoint."""
 SAMPLED_STEPS = 200
@@ -43,10 +45,13 @@ def layer_parameters(backbone: Backbone) -> int:
 
 
 def seed_cost(run: RunConfig) -> Cost:
-    """Estimate the cost of one seed; FLOPs are a mean over the depth schedule."""
+    """Estimate the cost of one seed; FLOPs are a mean over the depth schedule.
+
+    The tokens of a text are those of the task's own words, which a pretrained tokenizer splits hardly otherwise.
+    """
     backbone = BACKBONES[run.backbone]
-    drawn = [draw_depth(run, step * max(1, run.train.steps // SAMPLED_STEPS)) for step in range(SAMPLED_STEPS)]
-    per_prompt = fmean(_train_prompt(run, depth.operations, depth.iterations) for depth in drawn)
+    stride = max(1, run.train.steps // SAMPLED_STEPS)
+    per_prompt = fmean(_train_prompt(run, step) for step in range(0, run.train.steps, stride))
     layers = backbone.layers * layer_parameters(backbone) + 2 * backbone.hidden**2
     parameters = layers + (backbone.vocabulary or 0) * backbone.hidden * (1 if backbone.tied else 2)
     return Cost(
@@ -57,37 +62,54 @@ def seed_cost(run: RunConfig) -> Cost:
     )
 
 
-def _tokens(run: RunConfig, operations: int, branches: int) -> int:
-    boxes = parse_task(run.task.name).boxes
-    if run.task.rendering == "compact":
-        return 1 + operations + branches
-    prefix = boxes * TEXT_TOKENS_PER_BOX + operations * TEXT_TOKENS_PER_OPERATION
-    return prefix + branches * TEXT_TOKENS_PER_QUERY
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """FLOPs of one forward pass of each part over one prompt of ``tokens``."""
+
+    prelude: float
+    iteration: float
+    input: float
+    """The adapter's product with e, once per pass."""
+    coda: float
+
+    @classmethod
+    def of(cls, run: RunConfig, tokens: int) -> "_Parts":
+        backbone = BACKBONES[run.backbone]
+        split = split_layers(backbone.layers, run.recurrence.split)
+        layer = tokens * (2 * layer_parameters(backbone) + 4 * tokens * backbone.heads * backbone.head_dim)
+        adapter = tokens * 2 * backbone.hidden**2
+        return cls(split.prelude * layer, split.core * layer + adapter, adapter, split.coda * layer)
 
 
-def _layer_flops(backbone: Backbone, tokens: int) -> float:
-    """One decoder layer over one prompt."""
-    return tokens * (2 * layer_parameters(backbone) + 4 * tokens * backbone.heads * backbone.head_dim)
+@cache
+def _tokens(task: str, rendering: str, operations: int, branches: int, batch: int) -> int:
+    """Tokens of a packed prompt, padding included, as a batch of frozen prompts has them."""
+    group = parse_task(task)
+    drawn = examples(group, seed=0, split=Split.TEST, indices=range(batch), depth=operations)
+    prompts = open_rendering(group, rendering, 1).render(drawn)
+    return prompts.prefix_BP.shape[1] + branches * prompts.query_BNL.shape[2]
 
 
-def _train_prompt(run: RunConfig, operations: int, iterations: int) -> float:
-    backbone, boxes = BACKBONES[run.backbone], parse_task(run.task.name).boxes
-    split = split_layers(backbone.layers, run.recurrence.split)
-    branches = run.train.branches.prefixes * (boxes if run.train.branches.boxes == "all" else 1)
-    tokens = _tokens(run, operations, branches)
-    layer = _layer_flops(backbone, tokens)
-    iteration = split.core * layer + tokens * 2 * backbone.hidden**2
-    window = min(iterations, run.recurrence.gradient_window)
-    read = len(answered_iterations(run, iterations)) * split.coda * layer
-    return 3 * (split.prelude * layer + window * iteration + read) + (iterations - window) * iteration
+def _train_prompt(run: RunConfig, step: int) -> float:
+    depth = draw_depth(run, step)
+    boxes = parse_task(run.task.name).boxes if run.train.branches.boxes == "all" else 1
+    branches = run.train.branches.prefixes * boxes
+    batch = run.train.micro_batch or run.train.batch_size // run.train.workers
+    parts = _Parts.of(run, _tokens(run.task.name, run.task.rendering, depth.operations, branches, batch))
+    window = min(depth.iterations, run.recurrence.gradient_window)
+    reads = len(answered_iterations(run, depth.iterations))
+    reads += extra_negative(run, step, depth.iterations) is not None
+    with_gradient = parts.prelude + parts.input + window * parts.iteration + reads * parts.coda
+    return 3 * with_gradient + (depth.iterations - window) * parts.iteration
 
 
 def _evaluation_prompt(run: RunConfig) -> float:
-    backbone, boxes = BACKBONES[run.backbone], parse_task(run.task.name).boxes
-    split = split_layers(backbone.layers, run.recurrence.split)
     depths = (*run.short_grid(), *run.depth_grid())
-    tokens = _tokens(run, max(depths), boxes * len(depths))
-    layer = _layer_flops(backbone, tokens)
-    iterations = -(-max(depths) // run.recurrence.step_size)
-    iteration = split.core * layer + tokens * 2 * backbone.hidden**2
-    return split.prelude * layer + iterations * iteration + len(depths) * split.coda * layer
+    branches = parse_task(run.task.name).boxes * len(depths)
+    parts = _Parts.of(run, _tokens(run.task.name, run.task.rendering, max(depths), branches, run.evaluation.batch_size))
+    reads = {ceil(depth / run.recurrence.step_size) for depth in depths}
+    known = parts.prelude + parts.input + max(reads) * parts.iteration + len(reads) * parts.coda
+    if run.halting.mode == "forced":
+        return known
+    last = max(reads) + run.halting.m
+    return known + parts.prelude + parts.input + last * (parts.iteration + parts.coda)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 
 from par.errors import ConfigError
 from par.model.anchor import anchor_rms, mean_drift, rms
@@ -102,6 +102,15 @@ class Recurrence(nn.Module):
         return torch.stack(kept), drift
 
 
+def _refuse_windows(config: PretrainedConfig) -> None:
+    """Raise ConfigError for a parent whose layers see a part of the prefix only: they differ by their place in it."""
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None:
+        kinds = ["sliding_attention" if getattr(config, "sliding_window", None) else "full_attention"]
+    if set(kinds) != {"full_attention"}:
+        raise ConfigError(f"backbone has attention layers {sorted(set(kinds))}: only full attention can be looped")
+
+
 class LoopedModel(nn.Module):
     """P, C, Q and the read-out, made of the parent's own modules (no copies: building uses up the parent)."""
 
@@ -115,9 +124,7 @@ class LoopedModel(nn.Module):
     ) -> None:
         super().__init__()
         decoder, config = parent.model, parent.config
-        kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-        if kinds != {"full_attention"}:
-            raise ConfigError(f"backbone has attention layers {sorted(kinds)}: only full attention can be looped")
+        _refuse_windows(config)
         parts = split_layers(len(decoder.layers), split)
         layers, core_end = list(decoder.layers), parts.prelude + parts.core
         self.embed = decoder.embed_tokens

