@@ -96,7 +96,7 @@ class TrainConfig(Part):
     checkpoint_every: Annotated[int, Field(ge=1)] = 500
     """Steps between two committed checkpoints."""
     report_every: Annotated[int, Field(ge=1)] = 25
-    """Steps between two reports; each is a point of the curves."""
+    """Steps between two reports; each is a point of the curves. A checkpoint is reported, too."""
 
 
 class OptimConfig(Part):

@@ -64,12 +64,12 @@ def _train(trainer: Trainer, folder: Path, history: list[dict[str, Any]]) -> Ite
     recent: list[StepReport] = []
     for step in trainer.steps():
         recent.append(step)
-        last = step.step == train.steps
-        if step.step % train.report_every == 0 or last:
+        commits = step.step % train.checkpoint_every == 0 or step.step == train.steps
+        if step.step % train.report_every == 0 or commits:
             history.append(_record(recent))
             yield history[-1]
             recent = []
-        if step.step % train.checkpoint_every == 0 or last:
+        if commits:
             checkpoint.save(trainer, folder, history)
 
 

@@ -82,6 +82,7 @@ def test_classes_balance_over_the_global_batch(workers, micro_batch):
         sums = torch.zeros(2)
         for rank in range(workers):
             for micro in stream.micro_batches(step, rank=rank, workers=workers):
+                assert micro.targets.halt_KBN.shape == micro.targets.answers_KBN.shape
                 sums.scatter_add_(0, micro.targets.halt_KBN.flatten(), micro.targets.halt_weights_KBN.flatten())
         assert sums.tolist() == pytest.approx([0.5, 0.5], abs=1e-5)
 
