@@ -1,4 +1,4 @@
-"""One run as a value that checks itself: frozen, strict, addressed by dotted keys. Loads without torch."""
+"""One run as a value that checks itself: frozen, checked, addressed by dotted keys. Loads without torch."""
 
 import hashlib
 import json

@@ -125,6 +125,7 @@ class LoopedModel(nn.Module):
         super().__init__()
         decoder, config = parent.model, parent.config
         _refuse_windows(config)
+        parent.eval()  # no dropout, ever: branches must answer exactly as if alone
         parts = split_layers(len(decoder.layers), split)
         layers, core_end = list(decoder.layers), parts.prelude + parts.core
         self.embed = decoder.embed_tokens

@@ -44,21 +44,37 @@ def pretrained_parent(source: str | Path, attention: str = "sdpa") -> PreTrained
 
     Raises DataError if the files cannot be read or lack a tensor: a missing one would be random without a word.
     """
+    _require_folder(source)
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            source, dtype=torch.float32, attn_implementation=attention, output_loading_info=True
+            source,
+            dtype=torch.float32,
+            attn_implementation=attention,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # reported below
         )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as fault:
+    except (OSError, ValueError, SafetensorError) as fault:
         raise DataError(f"backbone weights at {source}: {fault}") from fault
     parent, report = loaded
     if missing := sorted(report["missing_keys"]):
         raise DataError(f"backbone weights at {source} lack {len(missing)} tensors: {', '.join(missing[:8])}")
+    if mismatched := sorted(str(entry[0]) for entry in report["mismatched_keys"]):
+        raise DataError(
+            f"backbone weights at {source} have {len(mismatched)} of another shape: {', '.join(mismatched[:8])}"
+        )
     return parent
 
 
 def pretrained_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
     """Load the tokenizer that belongs to the weights at ``source``. Raises DataError if there is none."""
+    _require_folder(source)
     try:
         return AutoTokenizer.from_pretrained(source)
     except (OSError, ValueError) as fault:
         raise DataError(f"tokenizer at {source}: {fault}") from fault
+
+
+def _require_folder(source: str | Path) -> None:
+    """Raise DataError for a path that leads nowhere: the model library would take it for a repository's name."""
+    if Path(source).is_absolute() and not Path(source).is_dir():
+        raise DataError(f"backbone weights at {source}: the folder does not exist")

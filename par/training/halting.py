@@ -7,7 +7,7 @@ from par.training.chance import Stream, generator
 
 
 def extra_negative(run: RunConfig, step: int, iterations: int) -> int | None:
-    """One iteration before the gradient window that serves as a further No; None where there is none before it."""
+    """One iteration before the gradient window that is read, too: mostly a further No. None where none is before it."""
     before = iterations - run.recurrence.gradient_window
     if run.halting.mode == "forced" or before < 1:
         return None
