@@ -2,11 +2,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-NAME ?= smoke
+ifdef NAME
 SPACE ?= search_spaces/$(NAME).yaml
+else
+SPACE ?= search_spaces/smoke.yaml
+NAME := $(basename $(notdir $(SPACE)))
+endif
 RESULTS ?= results
 # A sweep that exists is resumed by its name: finished seeds are not repeated.
-BEGIN_OR_RESUME = $(if $(wildcard $(RESULTS)/$(NAME)/sweep.json),--resume $(NAME),--space $(SPACE) --name $(NAME))
+EXISTS = $(wildcard $(RESULTS)/$(NAME)/sweep.json)
+BEGIN_OR_RESUME = $(if $(EXISTS),--resume $(NAME) $(addprefix --space ,$(wildcard $(SPACE))),--name $(NAME) --space $(SPACE))
 
 .DEFAULT_GOAL := help
 .PHONY: help dev sweep plan ui test test-slow lint check bench clean

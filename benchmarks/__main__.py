@@ -6,6 +6,7 @@ from typing import Annotated
 
 import torch
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -51,7 +52,7 @@ def bench(
     console, hardware = Console(), Hardware.here()
     torch.set_num_threads(THREADS)
     versions = ", ".join(f"{name} {number}" for name, number in provenance()["versions"].items())
-    console.print(f"{hardware}; {torch.get_num_threads()} torch threads; {versions}", highlight=False)
+    console.print(f"{hardware}\n{versions}, torch threads: {torch.get_num_threads()}", highlight=False, soft_wrap=True)
     results = [_measured(CASES[name](), repeats, console) for name in cases or CASES]
     console.print(_table(results))
     console.print(f"kept in {store(results, hardware, out)}", highlight=False, soft_wrap=True)
@@ -66,9 +67,10 @@ def _measured(case: Case, repeats: int, console: Console) -> Result:
 
 
 def _table(results: list[Result]) -> Table:
-    table = Table("case", title="median [quartiles]")
-    for column in ("product, answers/s", "reference, answers/s", "ratio"):
-        table.add_column(column, justify="right")
+    table = Table(title="answers per second, median \\[quartiles]", box=SIMPLE_HEAD)
+    table.add_column("case", no_wrap=True)
+    for column in ("product", "reference", "ratio"):
+        table.add_column(column, justify="right", no_wrap=True)
     for result in results:
         rates = (_shown(spread, ",.0f") for spread in (result.product, result.reference))
         table.add_row(result.case.name, *rates, _shown(result.times.ratio, ".2f"))
@@ -76,7 +78,7 @@ def _table(results: list[Result]) -> Table:
 
 
 def _shown(spread: Spread, digits: str) -> str:
-    return f"{spread.median:{digits}} \\[{spread.low:{digits}} – {spread.high:{digits}}]"
+    return f"{spread.median:{digits}} \\[{spread.low:{digits}}–{spread.high:{digits}}]"
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class TaskConfig(Part):
     """Sentences for a tokenizer, or one token per operation in the task's own vocabulary."""
     position_spacing: Annotated[int, Field(ge=1)] = 3
     """Positions between two operations of the compact rendering."""
-    train_depth: Annotated[int, Field(ge=1)] = 16
+    train_depth: Annotated[int, Field(ge=1, le=4096)] = 16
     """d_train: the deepest prompt seen in training, in operations."""
 
     @field_validator("name")
@@ -83,7 +83,7 @@ class BranchesConfig(Part):
 class TrainConfig(Part):
     """The loop."""
 
-    steps: Annotated[int, Field(ge=1)] = 6250
+    steps: Annotated[int, Field(ge=1, le=10**8)] = 6250
     batch_size: Annotated[int, Field(ge=1)] = 64
     """Prompts per optimizer step over all workers."""
     micro_batch: Annotated[int, Field(ge=1)] | None = None

@@ -9,17 +9,10 @@ from enum import StrEnum
 class FailureKind(StrEnum):
     """Why an attempt ended before its run was done."""
 
-    PREEMPTED = "PREEMPTED"
-    NODE_LOST = "NODE_LOST"
     WORKER_DIED = "WORKER_DIED"
-    HANG = "HANG"
-    OOM_GPU = "OOM_GPU"
-    OOM_HOST = "OOM_HOST"
-    DISK = "DISK"
     NUMERIC = "NUMERIC"
     CONFIG = "CONFIG"
     DATA = "DATA"
-    STOPPED = "STOPPED"
 
 
 class ParError(Exception):
@@ -29,7 +22,7 @@ class ParError(Exception):
 
 
 class ConfigError(ParError, ValueError):
-    """A setting is out of range, unknown, or contradicts another one. Never retried."""
+    """A setting is out of range, unknown, or contradicts another one. The same run would fail again."""
 
     kind = FailureKind.CONFIG
 
@@ -39,7 +32,7 @@ class SpaceError(ConfigError):
 
 
 class DataError(ParError):
-    """A task, tokenizer or stored file is not what it must be. Never retried."""
+    """A task, tokenizer or stored file is not what it must be. The same run would fail again."""
 
     kind = FailureKind.DATA
 

@@ -83,13 +83,16 @@ def connected(address: str | None) -> Iterator[Mapping[str, float]]:
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     address = address or os.environ.get("RAY_ADDRESS")
     local = {} if address else {"resources": {DRIVER: LOCAL_DRIVERS}, "include_dashboard": False}
-    ray.init(
-        address=address or "local",
-        runtime_env=runtime_env(),
-        logging_level=logging.WARNING,
-        log_to_driver=False,
-        **local,
-    )
+    try:
+        ray.init(
+            address=address or "local",
+            runtime_env=runtime_env(),
+            logging_level=logging.WARNING,
+            log_to_driver=False,
+            **local,
+        )
+    except (ConnectionError, ValueError, RuntimeError) as fault:
+        raise ConfigError(f"Ray at {address or 'this machine'}: {fault}; check --address and RAY_ADDRESS") from None
     try:
         yield ray.cluster_resources()
     finally:

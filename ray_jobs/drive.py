@@ -18,12 +18,13 @@ from par.study.records import ConfigRecord, SweepState
 from par.study.report.plots import accuracy_by_depth
 from par.study.report.table import results_table
 from par.study.space import Space
-from ray_jobs.cluster import Demand, concurrency, connected, demand
+from ray_jobs.cluster import REPOSITORY, Demand, concurrency, connected, demand
 from ray_jobs.plan import BackbonePlan, mean_cost, plan_table, sampled_runs, seeds_done
 from ray_jobs.progress import Progress
 from ray_jobs.proposals import LedgerSearch, shares
+from ray_jobs.store import Store, default_uri, open_store
 from ray_jobs.ticket import Ticket
-from ray_jobs.tracking import Projection, default_uri
+from ray_jobs.tracking import Projection
 from ray_jobs.trial import run_trial
 
 RETRIES = 1
@@ -40,6 +41,11 @@ class Options:
     max_concurrent: int | None
     cpus_per_worker: float
     gpus_per_worker: float | None
+
+    @property
+    def scales_up(self) -> bool:
+        """Whether the cluster may grow to what a trial needs: said by naming it and how many trials it is to hold."""
+        return self.max_concurrent is not None and bool(self.address or os.environ.get("RAY_ADDRESS"))
 
     def demand(self, workers: int, resources: Mapping[str, float]) -> Demand:
         """What one trial takes."""
@@ -59,6 +65,7 @@ def plans(space: Space, state: SweepState, options: Options, resources: Mapping[
     for backbone, configurations in shares(space).items():
         runs = sampled_runs(space, backbone)
         needs = options.demand(max(run.train.workers for run in runs), resources)
+        fitting = None if options.scales_up else concurrency(needs, resources)
         found.append(
             BackbonePlan(
                 backbone=backbone,
@@ -66,7 +73,7 @@ def plans(space: Space, state: SweepState, options: Options, resources: Mapping[
                 seeds=configurations * space.seeds,
                 done=seeds_done(state, backbone),
                 demand=needs,
-                concurrency=options.max_concurrent or concurrency(needs, resources),
+                concurrency=options.max_concurrent or fitting or 1,
                 cost=mean_cost(runs),
             )
         )
@@ -83,9 +90,9 @@ def drive(space: Space, ledger: Ledger | None, begin: Callable[[], Ledger], opti
     with connected(options.address) as resources:
         todo = plans(space, ledger.read() if ledger else SweepState({}, ()), options, resources)
         console.print(plan_table(space, todo))
+        store = open_store(options.tracking_uri or default_uri(options.storage))
         ledger = ledger or begin()
-        projection = Projection(ledger, options.tracking_uri or default_uri(options.storage))
-        driver = Driver(space, ledger, options, resources, projection, console)
+        driver = Driver(space, ledger, options, resources, store, Projection(ledger, store), console)
         return driver.run(todo)
 
 
@@ -97,21 +104,25 @@ class Driver:
     ledger: Ledger
     options: Options
     resources: Mapping[str, float]
+    store: Store
     projection: Projection
     console: Console
 
     def run(self, todo: list[BackbonePlan]) -> bool:
         """Run what is left and show the results; True when every wanted seed has one."""
-        self.projection.sync(self.ledger.read())
+        self.projection.sync(self.ledger.read(), status="RUNNING")
         search = LedgerSearch(self.ledger, self.space, self.ticket)
         if any(plan.left for plan in todo):
             self._fit(search, todo)
-        state = self.ledger.read()
-        self.projection.sync(state)
+        state, complete = self.ledger.read(), search.complete()
+        self.projection.sync(state, status="FINISHED" if complete else "KILLED")
         for backbone in sorted(search.exhausted):
             self.console.print(f"{backbone}: the space has no further configurations than these")
         self._show(state)
-        return search.complete()
+        if not complete:
+            name = self.ledger.name
+            self.console.print(f"Some seeds of {name} have no result yet: go on with --resume {name}", style="yellow")
+        return complete
 
     def ticket(self, record: ConfigRecord, seed: int) -> dict[str, Any]:
         """What the trial of one seed is told."""
@@ -149,7 +160,17 @@ class Driver:
         plot = accuracy_by_depth(self.ledger, Path(self.ledger.storage) / self.ledger.name / "accuracy_by_depth.png")
         self.projection.log_file(plot)
         self.console.print(f"Accuracy by depth, a line per seed: {plot}", soft_wrap=True)
-        self.console.print(f"Compare the seeds in MLflow: make ui   (store: {self.projection.uri})", soft_wrap=True)
+        self.console.print(f"Compare the seeds in MLflow: {self._ui()}", soft_wrap=True)
+
+    def _ui(self) -> str:
+        """What opens MLflow on this store."""
+        uri = self.store.uri
+        if uri.startswith("http"):
+            return uri
+        if uri != default_uri(self.ledger.storage):
+            return f"mlflow ui --backend-store-uri {uri}"
+        default = Path(self.ledger.storage) == REPOSITORY / "results"
+        return "make ui" if default else f"make ui RESULTS={self.ledger.storage}"
 
 
 def _placement(

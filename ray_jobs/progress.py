@@ -42,7 +42,9 @@ class Progress(Callback):
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Open the seed's run."""
         ticket = _ticket(trial)
-        self.projection.sync_seed(self.ledger.read_config(ticket.config), ticket.seed, running=True)
+        config = self.ledger.read_config(ticket.config)
+        self.projection.sync_seed(config, ticket.seed, running=True)
+        self.projection.sync_config(config, running=True)
         self._print(ticket, "starts")
 
     def on_trial_result(

@@ -16,7 +16,7 @@ from par.study.ledger import Ledger
 from par.study.racing import Finished, NewConfiguration, RunSeed, Wait, next_run, verdict_due
 from par.study.records import ConfigRecord, ConfigState, SweepState, Verdict
 from par.study.space import Space
-from par.study.statistics import lower_bound, summary
+from par.study.statistics import SUCCESS, lower_bound, success_rate, summary
 
 DUPLICATES = 50
 """Known proposals in a row after which random ones are tried; after as many of these the space is exhausted."""
@@ -152,11 +152,12 @@ class LedgerSearch(Searcher):
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Free the seed; a seed without a result is not tried again by this driver, but by the next resume."""
-        config, seed = self.running.pop(trial_id)
-        state = next(c for c in self.ledger.read().configs if c.id == config)
+        config, seed = self.running[trial_id]
+        state = self.ledger.read_config(config)
         if seed not in state.results:
             self.given_up.add((config, seed))
         self._judge(state)
+        del self.running[trial_id]
 
     def complete(self) -> bool:
         """Whether every wanted seed has a result."""
@@ -207,15 +208,20 @@ class LedgerSearch(Searcher):
 def judge(config: ConfigState, space: Space) -> Verdict:
     """The score of a configuration over its seeds, failures counted as 0, and the aggregates beside it."""
     results = [config.results[seed] for seed in range(space.seeds)]
-    factors = summary([result.score(m.G.name) for result in results])
+    factors = [result.score(m.G.name) for result in results]
+    over_seeds, success = summary(factors), success_rate(factors, SUCCESS)
     return Verdict(
         score=lower_bound([result.score(space.score) for result in results]),
         seeds=tuple(range(space.seeds)),
         metrics={
-            m.G_MEAN.name: factors.mean,
-            m.G_MIN.name: factors.worst,
+            m.G_MEAN.name: over_seeds.mean,
+            m.G_MIN.name: over_seeds.worst,
+            m.SUCCESS_RATE.name: success.rate,
+            m.SUCCESS_LOW.name: success.low,
+            m.SUCCESS_HIGH.name: success.high,
             m.N_SEEDS.name: len(results),
             m.N_FAILED.name: sum(result.failure is not None for result in results),
+            **({} if over_seeds.sd is None else {m.G_SD.name: over_seeds.sd}),
         },
     )
 

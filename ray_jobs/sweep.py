@@ -16,13 +16,15 @@ import typer  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 from par.errors import ConfigError, ParError  # noqa: E402
-from par.study.ledger import Ledger, sweeps  # noqa: E402
+from par.study.ledger import Ledger, plain_name, sweeps  # noqa: E402
 from par.study.space import Space, load_space, parse_space  # noqa: E402
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 out = Console(width=None if sys.stdout.isatty() else 150)
 
 BAD_INPUT, SEEDS_MISSING = 2, 1
+RESERVED = ("mlflow.db", "artifacts")
+"""Names that MLflow's files have in a storage."""
 
 
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -73,7 +75,10 @@ def sweep(
             return
 
         def begin() -> Ledger:
-            return Ledger.create(home, name or chosen.name, _record(chosen))
+            try:
+                return Ledger.create(home, name or chosen.name, _record(chosen))
+            except OSError as fault:
+                raise ConfigError(f"--storage {home} cannot be written: {fault}") from None
 
         complete = drive(chosen, ledger, begin, options, out)
     except ParError as fault:
@@ -94,7 +99,11 @@ def _folder(storage: str) -> str:
     """The absolute path of a storage. Raises ConfigError for an object store, where checkpoints cannot lie yet."""
     if "://" in storage:
         raise ConfigError(f"--storage {storage} is no folder: give a path that every node sees")
-    return str(Path(storage).expanduser().resolve())
+    folder = Path(storage).expanduser().resolve()
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise ConfigError(f"--storage {storage}: {there} is no folder that can be written")
+    return str(folder)
 
 
 def _open(
@@ -103,16 +112,25 @@ def _open(
     """The space, and the ledger of a sweep that exists. Raises ParError for anything that cannot be run."""
     if resume is None:
         chosen = load_space(space or REPOSITORY / "search_spaces" / "smoke.yaml")
-        if not dry_run and (name or chosen.name) in sweeps(storage):
-            wanted = name or chosen.name
+        wanted = name or chosen.name
+        plain_name("sweep", wanted)
+        if wanted in RESERVED:
+            raise ConfigError(f"sweep {wanted}: MLflow's files have that name, give another --name")
+        if not dry_run and wanted in sweeps(storage):
             raise ConfigError(
                 f"sweep {wanted} exists in {storage}: go on with --resume {wanted}, or give another --name"
             )
         return chosen, None
     if name not in (None, resume):
         raise ConfigError(f"--resume {resume} goes on under its own name: drop --name {name}")
+    from ray_jobs.provenance import source_hash
+
     ledger = Ledger.open(storage, resume)
     recorded = parse_space(ledger.sweep["space"], Path(ledger.sweep["space_path"]))
+    if ledger.sweep.get("source") != source_hash():
+        out.print(
+            f"The code differs from that which sweep {resume} began with; each attempt records its own.", style="yellow"
+        )
     if space is not None and (changed := _differences(recorded, load_space(space))):
         raise ConfigError(
             f"{space} is not the space that sweep {resume} began with ({changed}): drop --space, or start a new sweep"

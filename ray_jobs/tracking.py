@@ -1,28 +1,21 @@
 """MLflow as a projection of the ledger: runs are found by their tag, or else created; nothing is logged twice."""
 
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from fcntl import LOCK_EX, flock
 from pathlib import Path
 from time import time
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-
-from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NAME
 
 from par import metrics as m
 from par.config import RunConfig
 from par.study.ledger import ACCURACY, HISTORY, ConfigRecord, ConfigState, Ledger, SweepState
+from ray_jobs.store import Store
 
-EXPERIMENT = "par"
 KEY = "par.key"
 PARAMS_PER_BATCH = 100
 METRICS_PER_BATCH = 1000
@@ -32,22 +25,14 @@ Point = tuple[str, float, int]
 """Metric name, value, step."""
 
 
-def default_uri(storage: str | Path) -> str:
-    """The embedded store beside the sweeps of a local storage."""
-    return f"sqlite:///{Path(storage).resolve()}/mlflow.db"
-
-
 class Projection:
     """One sweep in MLflow: a sweep run, its configuration runs, their seed runs. Only the driver writes.
 
     Every call names its run; the process has no active run that two trials could share.
     """
 
-    def __init__(self, ledger: Ledger, tracking_uri: str) -> None:
-        self.ledger, self.uri = ledger, tracking_uri
-        with _alone(tracking_uri):
-            self.client = MlflowClient(tracking_uri)
-            self.experiment = self._experiment()
+    def __init__(self, ledger: Ledger, store: Store) -> None:
+        self.ledger, self.client, self.experiment = ledger, store.client, store.experiment
         self.ids: dict[str, str] = {}
         self.last_steps: dict[str, int] = {}
 
@@ -87,18 +72,17 @@ class Projection:
             self._log(run_id, points)
             self.last_steps[run_id] = fresh[-1]["step"]
 
-    def sync(self, state: SweepState, running: Iterable[tuple[str, int]] = ()) -> None:
+    def sync(self, state: SweepState, *, status: str) -> None:
         """Make every run say what the ledger says: results logged, states right, nothing twice.
 
-        A begun seed that is neither done nor among ``running`` was killed or failed, and so its run ends.
+        Nothing runs meanwhile: a begun seed that is not done was killed or failed, and so its run ends. ``status`` is
+        the sweep's own.
         """
-        live = set(running)
         for config in state.configs:
             for seed in config.seeds:
-                self.sync_seed(config, seed, running=(config.id, seed) in live)
-            self.sync_config(config, running=any(c == config.id for c, _ in live))
-        done = all(config.verdict is not None for config in state.configs)
-        self._set_status(self.sweep_run(), "RUNNING" if live else "FINISHED" if done else "KILLED")
+                self.sync_seed(config, seed)
+            self.sync_config(config)
+        self._set_status(self.sweep_run(), status)
 
     def sync_seed(self, config: ConfigState, seed: int, *, running: bool = False) -> None:
         """Project one seed."""
@@ -132,14 +116,6 @@ class Projection:
     def log_file(self, path: Path) -> None:
         """Keep a file with the sweep's run."""
         self.client.log_artifact(self.sweep_run(), str(path))
-
-    def _experiment(self) -> str:
-        """Find or create the experiment; artifacts of an embedded store lie beside its database."""
-        if found := self.client.get_experiment_by_name(EXPERIMENT):
-            return found.experiment_id
-        folder = _folder(self.uri)
-        place = None if folder is None else (folder / "artifacts").as_uri()
-        return self.client.create_experiment(EXPERIMENT, artifact_location=place)
 
     def _find_or_create(
         self,
@@ -208,24 +184,6 @@ class Projection:
         """Rows of a Parquet file of the seed; none if the seed ended before it was written."""
         data = self.ledger.read_bytes(config, seed, name)
         return [] if data is None else pq.read_table(pa.BufferReader(data)).to_pylist()
-
-
-def _folder(uri: str) -> Path | None:
-    """Where an embedded store lies; None for a server."""
-    return Path(uri.removeprefix("sqlite:///")).parent if uri.startswith("sqlite:///") else None
-
-
-@contextmanager
-def _alone(uri: str) -> Iterator[None]:
-    """Hold an embedded store's lock: MLflow's first use of one creates its tables, and two at once would clash."""
-    folder = _folder(uri)
-    if folder is None:
-        yield
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".mlflow.lock").open("w") as lock:
-        flock(lock, LOCK_EX)
-        yield
 
 
 def config_name(record: ConfigRecord) -> str:

@@ -62,7 +62,8 @@ def _train(trainer: Trainer, folder: Path, history: list[dict[str, Any]]) -> Ite
     """Run to the last step; yield a record per report, append it to ``history``, commit checkpoints."""
     train = trainer.run.train
     recent: list[StepReport] = []
-    for step in trainer.steps():
+    steps = trainer.steps()
+    while (step := _next(steps, recent, history)) is not None:
         recent.append(step)
         commits = step.step % train.checkpoint_every == 0 or step.step == train.steps
         if step.step % train.report_every == 0 or commits:
@@ -71,6 +72,16 @@ def _train(trainer: Trainer, folder: Path, history: list[dict[str, Any]]) -> Ite
             recent = []
         if commits:
             checkpoint.save(trainer, folder, history)
+
+
+def _next(steps: Iterator[StepReport], recent: list[StepReport], history: list[dict[str, Any]]) -> StepReport | None:
+    """The next step, None after the last. A divergence leaves the steps before it in the history: they explain it."""
+    try:
+        return next(steps, None)
+    except DivergedError:
+        if recent:
+            history.append(_record(recent))
+        raise
 
 
 def _record(reports: list[StepReport]) -> dict[str, Any]:

@@ -48,6 +48,7 @@ __all__ = [
     "SeedState",
     "SweepState",
     "Verdict",
+    "plain_name",
     "sweeps",
 ]
 
@@ -90,7 +91,7 @@ class Ledger:
     @classmethod
     def create(cls, storage: str | Path, sweep: str, record: Mapping[str, Any]) -> Self:
         """Begin a sweep. Raises LedgerError if it exists or its name is not a plain folder name."""
-        objects = Objects.at(storage).below(_plain("sweep", sweep))
+        objects = Objects.at(storage).below(plain_name("sweep", sweep))
         if objects.exists("sweep.json"):
             raise LedgerError(f"sweep {sweep} exists in {storage}: go on with `--resume {sweep}`, or name another")
         data = encode("sweep.json", {**record, "format": FORMAT})
@@ -100,7 +101,7 @@ class Ledger:
     @classmethod
     def open(cls, storage: str | Path, sweep: str) -> Self:
         """Go on with a sweep. Raises LedgerError if it is absent, naming those that exist, or of a newer format."""
-        objects = Objects.at(storage).below(_plain("sweep", sweep))
+        objects = Objects.at(storage).below(plain_name("sweep", sweep))
         try:
             record = decode("sweep.json", objects.get("sweep.json"))
         except FileNotFoundError:
@@ -144,7 +145,7 @@ class Ledger:
 
     def write_bytes(self, config: str, seed: int, name: str, data: bytes) -> None:
         """Put a file, such as accuracy.parquet, beside the result. Write it first: a result says that all is there."""
-        if _plain("file", name).endswith(".json"):
+        if plain_name("file", name).endswith(".json"):
             raise LedgerError(f"file={name}: JSON objects are the ledger's own; choose another ending")
         self._require(config)
         self.objects.put(f"{_seed(config, seed)}/{name}", data)
@@ -152,7 +153,7 @@ class Ledger:
     def read_bytes(self, config: str, seed: int, name: str) -> bytes | None:
         """Read a file beside the result; None if it is not there."""
         try:
-            return self.objects.get(f"{_seed(config, seed)}/{_plain('file', name)}")
+            return self.objects.get(f"{_seed(config, seed)}/{plain_name('file', name)}")
         except FileNotFoundError:
             return None
 
@@ -213,7 +214,8 @@ def _seed(config: str, seed: int) -> str:
     return path
 
 
-def _plain(what: str, name: str) -> str:
+def plain_name(what: str, name: str) -> str:
+    """Return the name of a folder or file. Raises LedgerError if it could be anything but one path component."""
     if not _PLAIN.fullmatch(name):
         raise LedgerError(
             f"{what}={name!r} must be a plain name: 1 to 100 of A-Z a-z 0-9 . _ -, a letter or digit first"

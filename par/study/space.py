@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 
 from par.config import RunConfig
 from par.errors import ConfigError, SpaceError
+from par.metrics import FULL_STATE_16X
 from par.study.conditions import holds, parents_first, walk
 from par.study.domains import Domain
 from par.study.draft import Draft, read_draft
@@ -99,6 +100,8 @@ def parse_space(text: str, path: Path) -> Space:
     draft = read_draft(root, faults)
     judge(draft, faults)
     configurations = _configurations(draft, faults)
+    if not faults:
+        faults.extend(_score_faults(draft))
     if faults:
         raise refusal(path, faults)
     return Space(
@@ -115,6 +118,22 @@ def parse_space(text: str, path: Path) -> Space:
         name=path.stem,
         text=text,
     )
+
+
+def _score_faults(draft: Draft) -> Iterator[Fault]:
+    """Yield why a run could not be scored: full_state_16x is read at sixteen times the training depth."""
+    if draft.score != FULL_STATE_16X.name:
+        return
+    keys = ("task.name", "task.train_depth", "evaluation.depths")
+    fixed = {key: draft.fixed[key].plain() for key in keys if key in draft.fixed}
+    searched = [(key, draft.searched[key].ends()) for key in keys if key in draft.searched]
+    for values in product(*(ends for _, ends in searched)):
+        run = RunConfig.from_dotted({**fixed, **dict(zip((key for key, _ in searched), values, strict=True))})
+        deepest = 16 * run.task.train_depth
+        if deepest not in run.depth_grid():
+            message = f"score=full_state_16x is read at depth {deepest}, which is not among {list(run.depth_grid())}"
+            yield Fault(draft.lines["score"], f"{message}: add it to evaluation.depths, or use extrapolation_auc")
+            return
 
 
 def _configurations(draft: Draft, faults: list[Fault]) -> int:

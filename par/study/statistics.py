@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from par.errors import DataError
 
+SUCCESS = 2.0
+"""G from which a seed counts as a success."""
 PRIOR_SPREAD = 0.25
 """Spread of scores in [0, 1] that is assumed before any seed has run."""
 

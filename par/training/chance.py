@@ -6,16 +6,18 @@ import numpy as np
 
 
 class Stream(IntEnum):
-    """Independent substreams of one seed, so that no setting of one shifts the draws of another."""
+    """Independent substreams of one seed, so that no setting of one shifts the draws of another.
+
+    Examples have their own, in par.tasks.streams.
+    """
 
     INITIALISATION = 0
-    DATA = 1
-    DEPTH = 2
-    LENGTHS = 3
-    BOXES = 4
-    RESET = 5
-    STRETCH = 6
-    HALTING = 7
+    DEPTH = 1
+    LENGTHS = 2
+    BOXES = 3
+    RESET = 4
+    STRETCH = 5
+    HALTING = 6
 
 
 def generator(stream: Stream, seed: int, step: int = 0) -> np.random.Generator:

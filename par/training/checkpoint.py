@@ -91,7 +91,10 @@ def _commit(target: Path, trainer: Trainer, size: int) -> None:
 def _committed(folder: Path) -> Iterator[Path]:
     """Checkpoints whose manifest is there and whose files have the recorded sizes, oldest first."""
     for path in sorted(folder.glob(f"step_*/{MANIFEST}")):
-        files = json.loads(path.read_text())["files"]
+        manifest = json.loads(path.read_text())
+        if manifest["format"] > FORMAT:
+            raise CheckpointError(f"{path.parent} has format={manifest['format']}, known up to {FORMAT}: update par")
+        files = manifest["files"]
         if all(
             (path.parent / name).is_file() and (path.parent / name).stat().st_size == n for name, n in files.items()
         ):

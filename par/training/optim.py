@@ -37,11 +37,10 @@ def rate_factor(cfg: OptimConfig, train: TrainConfig, step: int) -> float:
     """Share of the peak rate at a step (0-based): linear warm-up, then constant, or decaying to 0 at the end."""
     if step < cfg.warmup_steps:
         return (step + 1) / cfg.warmup_steps
-    decay_steps = cfg.decay_share * train.steps
-    passed = step - (train.steps - decay_steps)
-    if cfg.decay == "constant" or passed <= 0:
+    start = max(cfg.warmup_steps, (1 - cfg.decay_share) * train.steps)
+    if cfg.decay == "constant" or step <= start:
         return 1.0
-    share = min(1.0, passed / decay_steps)
+    share = min(1.0, (step - start) / (train.steps - start))
     return (1 + cos(pi * share)) / 2 if cfg.decay == "cosine" else 1.0 - share
 
 

@@ -46,8 +46,10 @@ def head(checkout: Path, tmp_path_factory) -> Iterator[dict[str, str]]:
         "ray", "start", "--head", "--block", "--port", str(free_port()), "--dashboard-port", str(dashboard),
         "--num-cpus", "2", "--resources", json.dumps({"PAR_DRIVER": 8}),
     ]  # fmt: skip
-    log = (tmp_path_factory.mktemp("head") / "log").open("w")
-    process = subprocess.Popen(command, cwd=checkout, env=environment, stdout=log, stderr=log, start_new_session=True)
+    with (tmp_path_factory.mktemp("head") / "log").open("w") as log:
+        process = subprocess.Popen(
+            command, cwd=checkout, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
     client = environment | {"RAY_ADDRESS": f"http://127.0.0.1:{dashboard}"}
     try:
         _await_dashboard(dashboard, process)

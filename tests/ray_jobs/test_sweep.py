@@ -51,6 +51,12 @@ def test_mlflow_says_what_the_ledger_says(finished):
         assert {name: run.data.metrics[name] for name in json.loads(data)["metrics"]} == json.loads(data)["metrics"]
         assert run.data.tags["mlflow.parentRunId"] == by_key[f"tiny/{config}"].info.run_id
         assert run.data.tags["par.backbone"] == "tiny-qwen2"
+    for path, data in files(storage / "tiny", "configs/*/verdict.json").items():
+        verdict, run = json.loads(data), by_key[f"tiny/{path.split('/')[1]}"]
+        assert run.data.metrics == {"score": verdict["score"], **verdict["metrics"]}
+        assert {"G_mean", "G_sd", "G_min", "success_rate", "success_low", "success_high", "n_seeds"} <= set(
+            verdict["metrics"]
+        )
 
 
 def test_curves_are_logged_once_per_step(finished):
@@ -161,7 +167,7 @@ def test_killed_driver_resumes(tmp_path):
     process = start("--space", str(space), "--storage", str(tmp_path), "--name", "killed")
     wait_until(committed(tmp_path, "killed", 40), process)
     os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    process.communicate()
     before = results(tmp_path, "killed")
     assert len(before) < CONFIGURATIONS * SEEDS
     code, output = sweep("--resume", "killed", "--storage", str(tmp_path))

@@ -12,7 +12,8 @@ import pytest
 
 from par.study.ledger import ACCURACY, HISTORY, ConfigRecord, Ledger, SeedResult, Verdict
 from par.testing import tiny_run
-from ray_jobs.tracking import Projection, default_uri
+from ray_jobs.store import default_uri, open_store
+from ray_jobs.tracking import Projection
 from ray_jobs.worker import to_parquet
 from tests.ray_jobs.sweeps import REPOSITORY, runs
 
@@ -24,7 +25,7 @@ ACCURACIES = [{"depth": d, "single_query": 0.9, "full_state": 0.8, "sequences": 
 def empty_store(tmp_path_factory) -> Path:
     """A store with its tables made, which takes MLflow seconds."""
     folder = tmp_path_factory.mktemp("store")
-    Projection(Ledger.create(folder, "none", {"space": ""}), default_uri(folder))
+    Projection(Ledger.create(folder, "none", {"space": ""}), open_store(default_uri(folder)))
     return folder / "mlflow.db"
 
 
@@ -48,13 +49,13 @@ def finish(ledger: Ledger, config: str, seed: int, result: SeedResult) -> None:
 
 def project(ledger: Ledger) -> Projection:
     """A new process would begin like this: nothing is remembered."""
-    projection = Projection(ledger, default_uri(ledger.storage))
-    projection.sync(ledger.read())
+    projection = Projection(ledger, open_store(default_uri(ledger.storage)))
+    projection.sync(ledger.read(), status="RUNNING")
     return projection
 
 
 def everything(ledger: Ledger) -> dict[str, object]:
-    client = Projection(ledger, default_uri(ledger.storage)).client
+    client = Projection(ledger, open_store(default_uri(ledger.storage))).client
     return {
         run.data.tags["par.key"]: (
             run.info.status,
@@ -91,8 +92,10 @@ def test_states_follow_the_ledger(ledger):
     ledger.end_attempt(first, 1, ledger.begin_attempt(first, 1, {}), {"end": "later", "failure": "WORKER_DIED"})
     ledger.begin_attempt(second, 0, {})
     ledger.begin_attempt(second, 1, {})
-    projection = Projection(ledger, default_uri(ledger.storage))
-    projection.sync(ledger.read(), running=[(second, 1)])
+    projection = Projection(ledger, open_store(default_uri(ledger.storage)))
+    projection.sync(ledger.read(), status="RUNNING")
+    projection.sync_seed(ledger.read_config(second), 1, running=True)
+    projection.sync_config(ledger.read_config(second), running=True)
     found = {key: status for key, (status, _, _) in everything(ledger).items()}
     assert found == {
         "demo": "RUNNING",
@@ -113,7 +116,7 @@ def test_driver_that_died_while_logging(ledger):
     config = ledger.read().configs[0]
     finish(ledger, config.id, 0, SeedResult(metrics={"G": 4.0}))
     config = ledger.read().configs[0]
-    dying = Projection(ledger, default_uri(ledger.storage))
+    dying = Projection(ledger, open_store(default_uri(ledger.storage)))
     run_id = dying.seed_run(config.record, 0)
     dying.log_steps(run_id, RECORDS[:2])
     dying._log(run_id, [("eval/full_state", 0.8, 4)])
@@ -126,7 +129,7 @@ def test_driver_that_died_while_logging(ledger):
 def test_non_finite_numbers_stay_out(ledger):
     """A diverging curve logs its finite points only: MLflow keeps infinity as 1.8e308 and cannot filter NaN."""
     config = ledger.read().configs[0]
-    projection = Projection(ledger, default_uri(ledger.storage))
+    projection = Projection(ledger, open_store(default_uri(ledger.storage)))
     rows = [{"step": 5, "train/loss": math.nan, "train/drift": math.inf}, {"step": 10, "train/loss": 1.0}]
     projection.log_steps(projection.seed_run(config.record, 0), rows)
     _, _, points = everything(ledger)[f"demo/{config.id}/seed-0"]
@@ -147,7 +150,7 @@ def test_all_settings_are_parameters_and_the_space_an_artifact(ledger):
 def test_trials_of_one_process_do_not_share_a_run(ledger):
     """Two trials that log at the same time from two threads write to their own runs, and no run is active (M15)."""
     config = ledger.read().configs[0]
-    projection = Projection(ledger, default_uri(ledger.storage))
+    projection = Projection(ledger, open_store(default_uri(ledger.storage)))
     ids = [projection.seed_run(config.record, seed) for seed in (0, 1)]
 
     def log(seed: int) -> None:
@@ -165,9 +168,10 @@ def test_trials_of_one_process_do_not_share_a_run(ledger):
 def test_first_use_by_five_processes(tmp_path):
     """Five drivers that open an empty embedded store at once all succeed (M2)."""
     code = (
-        "import sys; from par.study.ledger import Ledger; from ray_jobs.tracking import Projection, default_uri\n"
+        "import sys; from par.study.ledger import Ledger; from ray_jobs.tracking import Projection\n"
+        "from ray_jobs.store import default_uri, open_store\n"
         "ledger = Ledger.create(sys.argv[1], sys.argv[2], {'space': 'question: which?'})\n"
-        "Projection(ledger, default_uri(sys.argv[1])).sync(ledger.read())\n"
+        "Projection(ledger, open_store(default_uri(sys.argv[1]))).sync(ledger.read(), status='FINISHED')\n"
     )
     processes = [
         subprocess.Popen([sys.executable, "-c", code, str(tmp_path), f"sweep-{i}"], cwd=REPOSITORY) for i in range(5)

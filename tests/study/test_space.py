@@ -681,3 +681,18 @@ def test_a_space_is_read_without_torch_and_fast(tmp_path):
     )
     run = [sys.executable, "-c", code, str(tmp_path / "space.yaml")]
     assert subprocess.run(run, check=True, capture_output=True, text=True).stdout.split() == ["light", "True"]
+
+
+def test_score_that_no_run_delivers_is_refused(tmp_path):
+    """full_state_16x without the depth that it is read at is a fault of the score's line, and fine with it."""
+    text = (
+        "question: Which?\nbackbones: [tiny-qwen2]\n"
+        "fixed: {task.train_depth: 4, task.rendering: compact, evaluation.depths: [4, DEEPEST]}\n"
+        "search: {recurrence.anchor: {choice: [first, none]}}\nconfigurations: 2\nscore: full_state_16x\n"
+    )
+    path = tmp_path / "space.yaml"
+    path.write_text(text.replace("DEEPEST", "5"))
+    with pytest.raises(SpaceError, match=r"space.yaml:6: score=full_state_16x is read at depth 64"):
+        load_space(path)
+    path.write_text(text.replace("DEEPEST", "64"))
+    assert load_space(path).score == "full_state_16x"

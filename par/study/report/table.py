@@ -4,10 +4,7 @@ from rich.table import Table
 
 from par import metrics as m
 from par.study.records import ConfigState, SeedResult, SweepState
-from par.study.statistics import success_rate, summary
-
-SUCCESS = 2.0
-"""G from which a seed counts as a success in the table."""
+from par.study.statistics import SUCCESS, success_rate, summary
 
 
 def results_table(state: SweepState, seeds: int) -> Table:

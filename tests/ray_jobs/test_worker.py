@@ -1,0 +1,107 @@
+"""What a worker writes of a seed."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from par.errors import DivergedError
+from par.evaluation.accuracy import DepthCurve
+from par.evaluation.halting import HaltingCurve
+from par.study.ledger import ACCURACY, HALTING, HISTORY, ConfigRecord, Ledger
+from par.testing import tiny_run
+from par.training.loop import StepReport, Trainer
+from ray_jobs.ticket import Ticket
+from ray_jobs.worker import _record, curve_rows, halting_metrics, run_seed, seed_metrics
+
+DEPTHS = (1, 2, 3, 4, 8, 64)
+
+
+def ticket(folder, **changes) -> Ticket:
+    run = tiny_run(**changes)
+    ledger = Ledger.create(folder, "demo", {"space": ""})
+    record = ConfigRecord.of(run, number=0, suggested={})
+    ledger.add_config(record)
+    return Ticket.of(ledger, record, 0, gpus=0, cpus=1)
+
+
+def rows(seed: Ticket, name: str) -> list[dict]:
+    return pq.read_table(pa.BufferReader(seed.ledger().read_bytes(seed.config, seed.seed, name))).to_pylist()
+
+
+def test_metrics_are_those_of_the_curve():
+    """G comes from single-query accuracy; the score and the value at 16 times d_train from full-state accuracy."""
+    curve = DepthCurve(DEPTHS, (1.0, 1.0, 1.0, 0.9, 0.5, 0.25), (1.0, 1.0, 1.0, 0.8, 0.4, 0.1), 16)
+    found = seed_metrics(tiny_run(), curve)
+    assert found["G"] == found["d50"] / 4 == 2.0
+    assert found["censored"] == 0
+    assert found["n_crossings"] == 1
+    assert found["full_state_16x"] == 0.1
+    assert found["single_query_1x"] == 0.9
+    # (0.8 + 0.4) / 2 over one doubling and (0.4 + 0.1) / 2 over three
+    assert found["extrapolation_auc"] == pytest.approx((0.6 + 3 * 0.25) / 4)
+
+
+def test_halting_metrics_are_those_at_the_training_depth():
+    """The share that never halts and the mean iterations are read at d_train, the area over the full-state curve."""
+    curve = HaltingCurve(
+        DEPTHS, (1.0,) * 6, (1.0, 1.0, 1.0, 0.8, 0.4, 0.1), (0, 0, 0, 0.25, 0.5, 1), (1, 2, 3, 4.5, 9, 0), 16
+    )
+    found = halting_metrics(tiny_run(), curve)
+    assert found["not_halted_1x"] == 0.25
+    assert found["halting_iterations_1x"] == 4.5
+    assert found["halting_auc"] == pytest.approx((0.6 + 3 * 0.25) / 4)
+
+
+def test_curves_become_one_row_per_depth():
+    """Each depth is a row with its own values and the number of prompts."""
+    curve = DepthCurve((1, 4), (1.0, 0.5), (0.75, 0.25), 16)
+    assert list(curve_rows(curve)) == [
+        {"depth": 1, "single_query": 1.0, "full_state": 0.75, "sequences": 16},
+        {"depth": 4, "single_query": 0.5, "full_state": 0.25, "sequences": 16},
+    ]
+
+
+def report(step: int, **values: float) -> StepReport:
+    usual = {"loss": 1.0, "grad_norm": 1.0, "rate_factor": 1.0, "iterations": 4, "drift": 2.0, "seconds": 0.5}
+    return StepReport(step=step, **usual | values)
+
+
+def test_record_sums_up_its_steps():
+    """A record has the means of its steps, the largest gradient norm, the last rate, and the speed."""
+    found = _record([report(1, loss=3.0, grad_norm=9.0, drift=1.0), report(2, iterations=8, rate_factor=0.5)])
+    assert found == {
+        "step": 2, "train/loss": 2.0, "train/grad_norm": 9.0, "train/drift": 1.5, "train/iterations": 6.0,
+        "train/rate_factor": 0.5, "train/steps_per_s": 2.0,
+    }  # fmt: skip
+
+
+def test_a_seed_is_written_whole(tmp_path):
+    """A run leaves its history, its curves and a result with the hash of the prompts that were read."""
+    seed = ticket(tmp_path, halting__mode="learned", halting__k=1, halting__m=1, train__steps=10, train__report_every=4)
+    reports: list[dict] = []
+    result = run_seed(seed, lambda record: reports.append(dict(record)))
+    assert [row["step"] for row in rows(seed, HISTORY)] == [4, 5, 8, 10]
+    assert [row["step"] for row in reports if row["phase"] == "train"] == [4, 5, 8, 10]
+    assert [row["depth"] for row in rows(seed, ACCURACY)] == [row["depth"] for row in rows(seed, HALTING)]
+    assert seed.ledger().read_config(seed.config).results == {0: result}
+    assert len(result.evaluation_set) == 16
+    assert {"G", "extrapolation_auc", "halting_auc"} <= result.metrics.keys()
+
+
+def test_a_diverged_seed_is_a_result_with_its_history(tmp_path, monkeypatch):
+    """A seed that diverges ends with G = 0, its kind and message, and the records up to the step before."""
+    original = Trainer._forward_backward
+
+    def diverging(self: Trainer) -> tuple[float, float]:
+        loss, drift = original(self)
+        return (float("nan") if self.step == 6 else loss), drift
+
+    monkeypatch.setattr(Trainer, "_forward_backward", diverging)
+    seed = ticket(tmp_path, train__report_every=4)
+    result = run_seed(seed, lambda record: None)
+    assert (result.failure, result.metrics, result.step) == (DivergedError.kind, {"G": 0.0}, 6)
+    assert "step 7" in result.message
+    assert [row["step"] for row in rows(seed, HISTORY)] == [4, 5, 6]
+    assert json.loads(json.dumps(result.to_dict()))["failure"] == "NUMERIC"
