@@ -130,6 +130,31 @@ def test_dry_run_creates_nothing(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--storage", "{there}/file"], "is no folder that can be written"),
+        (["--storage", "s3://bucket/par"], "is no folder"),
+        (["--storage", "{there}", "--name", "ünïcode name"], "must be a plain name"),
+        (["--storage", "{there}", "--name", "mlflow.db"], "give another --name"),
+        (["--storage", "{there}", "--resume", "nothing"], "no sweep nothing"),
+        (["--storage", "{there}", "--space", "{there}/absent.yaml"], "absent.yaml"),
+        (["--storage", "{there}", "--tracking-uri", "foo://bar"], "--tracking-uri foo://bar"),
+        (["--storage", "{there}", "--address", "nonsense"], "check --address"),
+        (["--storage", "{there}", "--cpus-per-worker", "4000", "--max-concurrent", "2"], "a trial needs 4000 CPU"),
+    ],
+)
+def test_refused_commands_leave_nothing(tmp_path, arguments, message):
+    """Bad input exits with 2 and a message that says what is wrong, without a traceback, and begins no sweep."""
+    (tmp_path / "file").write_text("")
+    space = ["--space", str(write_space(tmp_path / "tiny.yaml"))] if "--resume" not in arguments else []
+    code, output = sweep(*space, *(argument.format(there=tmp_path) for argument in arguments))
+    assert code == 2, output
+    assert message in " ".join(output.split())
+    assert "Traceback" not in output
+    assert not list(tmp_path.glob("*/sweep.json"))
+
+
 def test_bad_space_lists_every_fault_before_ray_starts(tmp_path):
     """Five faults are listed with their lines, with exit code 2, in under 3 seconds and without a traceback."""
     bad = tmp_path / "bad.yaml"
