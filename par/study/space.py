@@ -13,6 +13,7 @@ from par.metrics import FULL_STATE_16X
 from par.study.conditions import holds, parents_first, walk
 from par.study.domains import Domain
 from par.study.draft import Draft, read_draft
+from par.study.inert import inert_faults
 from par.study.located import Fault, locate, read_text, refusal
 from par.study.validity import judge
 
@@ -101,7 +102,7 @@ def parse_space(text: str, path: Path) -> Space:
     judge(draft, faults)
     configurations = _configurations(draft, faults)
     if not faults:
-        faults.extend(_score_faults(draft))
+        faults.extend([*inert_faults(draft), *_score_faults(draft)])
     if faults:
         raise refusal(path, faults)
     return Space(

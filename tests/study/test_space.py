@@ -299,7 +299,10 @@ def test_s11_many_parameters_keep_short_names(load):
               "stretch.start", "stretch.ramp")]  # fmt: skip
     ints = [f"{key}: {{int: [3, 4]}}" for key in ("recurrence.step_size", "task.position_spacing", "halting.k",
             "schedule.overrun", "train.checkpoint_every", "train.report_every")]  # fmt: skip
-    read = load(space("\n".join(floats + ints)))
+    enabled = ("task.rendering: compact, optim.matrices: muon, optim.decay: linear, halting.mode: learned, "
+               "stretch.enabled: true")  # fmt: skip
+    text = space("\n".join(floats + ints)).replace("fixed: {}", f"fixed: {{{enabled}}}")
+    read = load(text)
     assert len(read.search) >= 15
     run = read.run_config("tiny-qwen2", draw(read, random.Random(0)), seed=0)
     assert re.fullmatch("[0-9a-f]{16}", run.fingerprint())
@@ -542,7 +545,9 @@ def test_one_wrong_pair_among_thousands_is_found(faults):
 
 def test_conditions_are_kept_in_a_wide_space(faults):
     """A setting whose condition fails is at its default, also where the combinations are too many to list."""
-    wide = [f"{key}: {{float: [0.1, 0.2]}}" for key in ("optim.lr", "optim.clip", "halting.weight", "halting.tau")]
+    wide = [
+        f"{key}: {{float: [0.1, 0.2]}}" for key in ("optim.lr", "optim.clip", "optim.adapter_lr", "optim.weight_decay")
+    ]
     words = "recurrence.anchor: {choice: [first, none]}\ntrain.query_reset: {choice: [0, 0.2, 0.4, 0.6, 0.8, 1]}"
     rule = "train.steps: {choice: [300, 500]}\noptim.warmup_steps: {int: [1, 400], when: {train.steps: 500}}"
     assert faults(space("\n".join([*wide, words, rule]))) == []
@@ -696,3 +701,30 @@ def test_score_that_no_run_delivers_is_refused(tmp_path):
         load_space(path)
     path.write_text(text.replace("DEEPEST", "64"))
     assert load_space(path).score == "full_state_16x"
+
+
+INERT = "optim.muon_lr: {float: [1e-3, 1e-2]}"
+MUON_CHOICE = "optim.matrices: {choice: [adamw, muon]}\n"
+MUON_ONLY = "optim.muon_lr: {float: [1e-3, 1e-2], when: {optim.matrices: muon}}"
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        (space(INERT), True),
+        (space(INERT, fixed="optim.matrices: adamw"), True),
+        (space(MUON_CHOICE + INERT), True),
+        (space(INERT, fixed="optim.matrices: muon"), False),
+        (space(MUON_CHOICE + MUON_ONLY), False),
+        (space("schedule.iterations: {int: [4, 8]}"), True),
+        (space("schedule.kind: {choice: [forced, hold]}\nschedule.iterations: {int: [4, 8]}"), False),
+        (space("schedule.iterations: {int: [4, 8]}", fixed="schedule.kind: hold"), False),
+    ],
+)
+def test_setting_without_effect_is_refused(faults, text, refused):
+    """Searching a setting that another one switches off would compare runs that are alike; the fault says how."""
+    found = faults(text)
+    assert bool(found) == refused, found
+    if refused:
+        assert "does nothing while" in found[0][1]
+        assert "when" in found[0][1]

@@ -1,0 +1,48 @@
+"""Settings that do nothing unless another one has a certain value. Searching one then compares runs that are alike."""
+
+from collections.abc import Iterator
+
+from par.config import RunConfig
+from par.study.conditions import requirements
+from par.study.domains import Choice, same
+from par.study.draft import Draft
+from par.study.located import Fault
+
+NEEDS: dict[str, tuple[str, tuple[object, ...]]] = {
+    "task.position_spacing": ("task.rendering", ("compact",)),
+    "schedule.iterations": ("schedule.kind", ("hold", "fixed", "random")),
+    "schedule.overrun": ("schedule.kind", ("forced",)),
+    "optim.muon_lr": ("optim.matrices", ("muon",)),
+    "optim.decay_share": ("optim.decay", ("cosine", "linear")),
+    "stretch.s_max": ("stretch.enabled", (True,)),
+    "stretch.start": ("stretch.enabled", (True,)),
+    "stretch.ramp": ("stretch.enabled", (True,)),
+    "halting.weight": ("halting.mode", ("learned",)),
+    "halting.tau": ("halting.mode", ("learned",)),
+    "halting.k": ("halting.mode", ("learned",)),
+    "halting.m": ("halting.mode", ("learned",)),
+}
+"""Setting: (the other one, its values with which the setting does something)."""
+
+
+def inert_faults(draft: Draft) -> Iterator[Fault]:
+    """Yield a fault for each searched setting that would do nothing in some of its runs, where `when` can say so."""
+    for key in draft.searched.keys() & NEEDS.keys():
+        other, useful = NEEDS[key]
+        met = _values_met(draft, key, other)
+        idle = [value for value in met if not any(same(value, good) for good in useful)]
+        if len(idle) == len(met) or (idle and len(useful) == 1):
+            message = f"{key} does nothing while {other}={idle[0]!r}"
+            remedy = f"search it with when: {{{other}: {str(useful[0]).lower()}}}, or fix {other} at that value"
+            yield Fault(draft.lines[key], f"{message}: {remedy}")
+
+
+def _values_met(draft: Draft, key: str, other: str) -> tuple[object, ...]:
+    """The values that ``other`` has in the runs in which ``key`` is searched."""
+    needed = requirements(key, draft.searched) or {}
+    if other in needed:
+        return (needed[other],)
+    if other in draft.fixed:
+        return (draft.fixed[other].plain(),)
+    domain = draft.searched.get(other)
+    return domain.values if isinstance(domain, Choice) else (RunConfig().dotted()[other],)
