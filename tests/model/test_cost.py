@@ -47,17 +47,21 @@ def counted_run(settings: str) -> RunConfig:
 def test_training_flops_are_those_counted(settings):
     """The matrix products of a step, forward and backward, are counted to 2 %, whatever is drawn and asked.
 
-    Where sentences differ in length the padding of each batch is its own, and the count is good to 10 %.
+    Where sentences differ in length the padding of each batch is its own: then it holds of the mean, to 10 %.
     """
     run = counted_run(settings)
-    tolerance = 0.1 if run.task.name == "s4-full" else 0.02
     trainer = Trainer(run)
-    for step in (0, 1, 2):
+    counted, estimated = [], []
+    for step in range(16):
         trainer.step = step
         with FlopCounterMode(display=False) as counter:
             trainer._forward_backward()
-        estimate = run.train.batch_size * cost._train_prompt(run, step)
-        assert estimate == pytest.approx(counter.get_total_flops(), rel=tolerance)
+        counted.append(counter.get_total_flops())
+        estimated.append(run.train.batch_size * cost._train_prompt(run, step))
+    if run.task.name == "s4-full":
+        assert fmean(estimated) == pytest.approx(fmean(counted), rel=0.1)
+    else:
+        assert estimated == pytest.approx(counted, rel=0.02)
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
