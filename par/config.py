@@ -223,6 +223,10 @@ class RunConfig(Part):
         d = self.task.train_depth
         return tuple(sorted({max(1, int(d * multiple)) for multiple in SHORT_OF_TRAINING} - {d}))
 
+    def tested_depths(self) -> tuple[int, ...]:
+        """All depths that are read: those below d_train and the grid, ascending."""
+        return (*self.short_grid(), *self.depth_grid())
+
 
 def _disagreements(run: RunConfig) -> Iterator[str]:
     train, d = run.train, run.task.train_depth

@@ -177,8 +177,8 @@ def _placement(
     options: Options, resources: Mapping[str, float], config: Mapping[str, Any]
 ) -> tune.PlacementGroupFactory:
     """What Tune reserves for a trial."""
-    return options.demand(Ticket(**config["ticket"]).run.train.workers, resources).placement()
+    return options.demand(Ticket.of_trial(config).run.train.workers, resources).placement()
 
 
 def _trial_name(trial: Trial) -> str:
-    return Ticket(**trial.config["ticket"]).trial_name
+    return Ticket.of_trial(trial.config).trial_name

@@ -41,7 +41,7 @@ class Progress(Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Open the seed's run."""
-        ticket = _ticket(trial)
+        ticket = Ticket.of_trial(trial.config)
         config = self.ledger.read_config(ticket.config)
         self.projection.sync_seed(config, ticket.seed, running=True)
         self.projection.sync_config(config, running=True)
@@ -51,7 +51,7 @@ class Progress(Callback):
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
         """Log a training record; print one every few seconds."""
-        ticket = _ticket(trial)
+        ticket = Ticket.of_trial(trial.config)
         if result.get("phase") == "train":
             names = {"step", *(metric.name for metric in m.TRAINING)}
             row = {name: value for name, value in result.items() if name in names}
@@ -63,7 +63,7 @@ class Progress(Callback):
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Project the seed's result, and its configuration's verdict if it is the last one."""
-        ticket = _ticket(trial)
+        ticket = Ticket.of_trial(trial.config)
         config = self.ledger.read_config(ticket.config)
         self.projection.sync_seed(config, ticket.seed)
         self.projection.sync_config(config, running=True)
@@ -74,7 +74,7 @@ class Progress(Callback):
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Close the run of a seed that will not be tried again by this driver."""
-        ticket = _ticket(trial)
+        ticket = Ticket.of_trial(trial.config)
         config = self.ledger.read_config(ticket.config)
         self.projection.sync_seed(config, ticket.seed)
         state = config.seeds.get(ticket.seed)
@@ -90,10 +90,6 @@ class Progress(Callback):
     def _print(self, ticket: Ticket, message: str) -> None:
         name = config_name(self._record(ticket))
         self.console.print(f"{datetime.now():%H:%M:%S}  {name}·seed{ticket.seed}  {message}", highlight=False)
-
-
-def _ticket(trial: Trial) -> Ticket:
-    return Ticket(**trial.config["ticket"])
 
 
 def _describe(result: dict[str, Any], steps: int) -> str:

@@ -33,6 +33,11 @@ class Ticket:
             settings={**record.run, "seed": seed}, gpus_per_worker=gpus, cpus_per_worker=cpus,
         )  # fmt: skip
 
+    @classmethod
+    def of_trial(cls, config: Mapping[str, Any]) -> Self:
+        """Read the ticket that the configuration of a Tune trial carries."""
+        return cls(**config["ticket"])
+
     @property
     def run(self) -> RunConfig:
         """The settings, checked again."""

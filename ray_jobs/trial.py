@@ -23,7 +23,7 @@ def run_trial(config: Mapping[str, Any]) -> None:
     One device: the trainer runs in this process. More: a Ray Train run whose name every attempt shares. Both run the
     same ``run_seed``. An error leaves the seed without a result, so that it can go on from its last checkpoint.
     """
-    ticket = Ticket(**config["ticket"])
+    ticket = Ticket.of_trial(config)
     ledger = ticket.ledger()
     began = {
         "node": socket.gethostname(),

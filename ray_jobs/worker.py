@@ -113,15 +113,14 @@ def _evaluate_halting(trainer: Trainer) -> HaltingCurve:
 
 
 def _evaluation_set(run: RunConfig) -> str:
-    depths = (*run.short_grid(), *run.depth_grid())
-    return evaluation_hash(parse_task(run.task.name), depths, run.evaluation.sequences)
+    return evaluation_hash(parse_task(run.task.name), run.tested_depths(), run.evaluation.sequences)
 
 
 def _grid(trainer: Trainer) -> dict[str, Any]:
     """What is read: the depth grid on the frozen test prompts."""
     run = trainer.run
     return {
-        "depths": (*run.short_grid(), *run.depth_grid()),
+        "depths": run.tested_depths(),
         "step_size": run.recurrence.step_size,
         "sequences": run.evaluation.sequences,
         "batch_size": run.evaluation.batch_size,

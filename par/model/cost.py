@@ -104,7 +104,7 @@ def _train_prompt(run: RunConfig, step: int) -> float:
 
 
 def _evaluation_prompt(run: RunConfig) -> float:
-    depths = (*run.short_grid(), *run.depth_grid())
+    depths = run.tested_depths()
     branches = parse_task(run.task.name).boxes * len(depths)
     parts = _Parts.of(run, _tokens(run.task.name, run.task.rendering, max(depths), branches, run.evaluation.batch_size))
     reads = {ceil(depth / run.recurrence.step_size) for depth in depths}

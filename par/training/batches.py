@@ -55,11 +55,12 @@ class Batches:
         halt_KBN, halt_weights_KBN = halting_targets(self.run, kept, branches.operations_BN)
         weights_K = np.isin(kept, answered) / (len(answered) * branches.operations_BN.size)
         reset_RBN = self._reset(step, depth.iterations, branches)
+        stretch = draw_factor(self.run, step)
         for start in range(rank * share, (rank + 1) * share, size):
             part = slice(start, min(start + size, (rank + 1) * share))
             asked = Branches(branches.operations_BN[part], branches.boxes_BN[part])
             prompts = self._prompts(step, part, depth.operations)
-            packed = pack(prompts, asked, self.yes_no).stretched(draw_factor(self.run, step))
+            packed = pack(prompts, asked, self.yes_no).stretched(stretch)
             reset = None if reset_RBN is None else branch_rows(torch.from_numpy(reset_RBN[:, part]), packed)
             answers_KBN = torch.from_numpy(np.stack([self._answers(prompts, asked, k) for k in kept]))
             targets = Targets(
