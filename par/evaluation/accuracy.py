@@ -49,17 +49,17 @@ class Reader:
         self.device = next(model.parameters()).device
 
     def logits(self, indices: np.ndarray, plan: Iterations) -> tuple[Tensor, Tensor]:
-        """Logits (K, B, N, C) after each kept iteration, and the right candidates (B, N)."""
+        """Logits (K, B, N, C) after each kept iteration, and the right candidates (B, N); the deepest branches first."""
         drawn = examples(self.task, seed=EVALUATION_SEED, split=Split.TEST, indices=indices, depth=max(self.depths))
         prompts = self.rendering.render(drawn)
-        branches = Branches.all_boxes(np.tile(np.array(self.depths), (len(indices), 1)), self.task.boxes)
+        branches = Branches.all_boxes(np.tile(np.array(self.depths[::-1]), (len(indices), 1)), self.task.boxes)
         packed = pack(prompts, branches, self.extra_candidates).to(self.device)
         logits_KBNC, _ = self.model(packed, plan)
         return logits_KBNC, torch.from_numpy(branches.targets(prompts, max(self.depths))).to(self.device)
 
     def by_depth(self, values_BN: Tensor) -> Tensor:
-        """The branches (B, N) as (B, D, X)."""
-        return values_BN.unflatten(-1, (len(self.depths), self.task.boxes))
+        """The branches (B, N) as (B, D, X), the depths ascending."""
+        return values_BN.unflatten(-1, (len(self.depths), self.task.boxes)).flip(1)
 
 
 def frozen_batches(sequences: int, batch_size: int, mesh: DeviceMesh | None) -> Iterator[np.ndarray]:
@@ -90,17 +90,14 @@ def depth_curve(
 
     ``progress`` is told (batches done, batches in all) of this worker.
     """
-    reads = [ceil(depth / step_size) for depth in depths]
-    kept = sorted(set(reads))
-    plan = Iterations(count=kept[-1], keep=tuple(kept))
+    reads_D = [ceil(depth / step_size) for depth in reversed(depths)]
+    plan = Iterations.each_at(np.repeat(reads_D, task.boxes).tolist())
     reader = Reader(model, task, rendering, depths)
-    own_read_D = torch.tensor([kept.index(read) for read in reads], device=reader.device)
     counts_2D = torch.zeros(2, len(depths), device=reader.device, dtype=torch.long)
     batches = list(frozen_batches(sequences, batch_size, mesh))
     for number, indices in enumerate(batches, start=1):
-        logits_KBNC, targets_BN = reader.logits(indices, plan)
-        right_BDXK = reader.by_depth(logits_KBNC.argmax(-1) == targets_BN).movedim(0, -1)
-        right_BDX = right_BDXK.gather(-1, own_read_D[:, None, None].expand(*right_BDXK.shape[:-1], 1)).squeeze(-1)
+        logits_1BNC, targets_BN = reader.logits(indices, plan)
+        right_BDX = reader.by_depth(logits_1BNC[0].argmax(-1) == targets_BN)
         right_BDX = right_BDX[torch.from_numpy(indices < sequences).to(reader.device)]
         counts_2D += torch.stack([right_BDX.sum((0, 2)), right_BDX.all(-1).sum(0)])
         progress(number, len(batches))

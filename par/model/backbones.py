@@ -28,8 +28,6 @@ class Backbone:
     """Standard deviation of random weights."""
     qk_norm_gain: float = 1.0
     """Initial gain of the query and key norms of a random-init backbone of a family that has them."""
-    attention: str = "sdpa"
-    """Attention implementation of the model library: sdpa, or eager where plain matrix products are faster."""
 
 
 def _qwen25(size: str, layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, **more: object) -> Backbone:
@@ -54,7 +52,7 @@ BACKBONES: dict[str, Backbone] = {
         _tiny("llama"),
         Backbone(
             name="mini-qwen3", family="qwen3", layers=3, hidden=64, heads=2, kv_heads=2, head_dim=32, ffn=176,
-            rope_theta=1e3, qk_norm_gain=1.6, attention="eager",
+            rope_theta=1e3, qk_norm_gain=1.6,
         ),
         _qwen25("0.5b", 24, 896, 14, 2, 4864),
         _qwen25("1.5b", 28, 1536, 12, 2, 8960),

@@ -21,7 +21,7 @@ def build_model(run: RunConfig, rendering: Rendering, *, seed: int) -> LoopedMod
     if backbone.source is None:
         parent = random_parent(backbone, rendering.vocabulary_size, seed)
     else:
-        parent = pretrained_parent(backbone.source, backbone.attention)
+        parent = pretrained_parent(backbone.source)
     return LoopedModel(
         parent,
         split=run.recurrence.split,

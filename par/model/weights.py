@@ -31,7 +31,7 @@ def random_parent(backbone: Backbone, vocabulary: int, seed: int) -> PreTrainedM
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        parent = AutoModelForCausalLM.from_config(config, attn_implementation=backbone.attention, dtype=torch.float32)
+        parent = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     with torch.no_grad():
         for name, weight in parent.named_parameters():
             if name.endswith(("q_norm.weight", "k_norm.weight")):
@@ -39,7 +39,7 @@ def random_parent(backbone: Backbone, vocabulary: int, seed: int) -> PreTrainedM
     return parent
 
 
-def pretrained_parent(source: str | Path, attention: str = "sdpa") -> PreTrainedModel:
+def pretrained_parent(source: str | Path) -> PreTrainedModel:
     """Load fp32 master weights from a folder or model repository.
 
     Raises DataError if the files cannot be read or lack a tensor: a missing one would be random without a word.
@@ -49,7 +49,6 @@ def pretrained_parent(source: str | Path, attention: str = "sdpa") -> PreTrained
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             source,
             dtype=torch.float32,
-            attn_implementation=attention,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # reported below
         )

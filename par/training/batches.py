@@ -8,7 +8,7 @@ import torch
 
 from par.config import RunConfig
 from par.model.looped import Iterations
-from par.model.packing import Branches, Packed, branch_rows, pack
+from par.model.packing import Branches, Packed, pack
 from par.tasks.groups import GroupTask
 from par.tasks.prompts import Prompts, Rendering
 from par.tasks.streams import Split, examples
@@ -61,7 +61,7 @@ class Batches:
             asked = Branches(branches.operations_BN[part], branches.boxes_BN[part])
             prompts = self._prompts(step, part, depth.operations)
             packed = pack(prompts, asked, self.yes_no).stretched(stretch)
-            reset = None if reset_RBN is None else branch_rows(torch.from_numpy(reset_RBN[:, part]), packed)
+            reset = None if reset_RBN is None else torch.from_numpy(reset_RBN[:, part])
             answers_KBN = torch.from_numpy(np.stack([self._answers(prompts, asked, k) for k in kept]))
             targets = Targets(
                 answers_KBN,

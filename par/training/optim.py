@@ -29,8 +29,8 @@ def build_optimizers(model: LoopedModel, cfg: OptimConfig) -> list[Optimizer]:
 
 
 def _matrices(model: LoopedModel) -> list[nn.Parameter]:
-    layers: Iterable[nn.Module] = (*model.prelude, *model.recurrence.layers, *model.coda)
-    return [p for layer in layers for p in layer.parameters() if p.dim() == 2]
+    parts: Iterable[nn.Module] = (model.prelude, model.recurrence.layers, model.coda)
+    return [p for part in parts for p in part.parameters() if p.dim() == 2]
 
 
 def rate_factor(cfg: OptimConfig, train: TrainConfig, step: int) -> float:

@@ -32,7 +32,7 @@ def shard(model: LoopedModel, mesh: DeviceMesh | None) -> None:
     if mesh is None:
         return
     fully_shard([model.embed, model.head], mesh=mesh)
-    for unit in (*model.prelude, model.recurrence, *model.coda, model):
+    for unit in (*model.prelude, model.recurrence, *model.coda.layers, model.coda.answer, model):
         fully_shard(unit, mesh=mesh)
 
 

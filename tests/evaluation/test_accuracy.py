@@ -74,19 +74,19 @@ class Oracle(nn.Module):
         self.task, self.words, self.wrong, self.step_size = task, words, wrong, step_size
 
     def forward(self, packed: Packed, plan: Iterations) -> tuple[Tensor, Tensor]:
-        """At every kept iteration, or with a step size only at iteration ceil(j / c) of a branch of j operations."""
-        P, X = packed.prefix_tokens, self.task.boxes
+        """At every iteration, or with a step size only at iteration ceil(j / c) of a branch of j operations."""
+        P, X = packed.layout.prefix_tokens, self.task.boxes
         operations_BD = packed.ids_BT[:, 1:P].numpy() - self.words.operations
         held_BJX = torch.from_numpy(states(self.task, operations_BD))
-        seen_BN = packed.visible_BTT[:, P:, :P].sum(-1) - 1
+        seen_BN = packed.layout.ends_BN - 1
         boxes_BN = packed.ids_BT[:, P:] - self.words.queries
         answers_BN = held_BJX[torch.arange(len(held_BJX))[:, None], seen_BN, boxes_BN]
         answers_BN = (answers_BN + torch.isin(boxes_BN, torch.tensor(self.wrong))) % X
-        at_KBN = torch.stack([self._late(k, seen_BN) + answers_BN for k in plan.keep]) % X
-        return nn.functional.one_hot(at_KBN, X).float(), torch.ones(())
+        at_1BN = (self._late(torch.tensor(plan.own), seen_BN) + answers_BN).unsqueeze(0) % X
+        return nn.functional.one_hot(at_1BN, X).float(), torch.ones(())
 
-    def _late(self, k: int, seen_BN: Tensor) -> Tensor:
-        return (self.step_size > 0) & (k != (seen_BN + self.step_size - 1) // max(1, self.step_size))
+    def _late(self, own_N: Tensor, seen_BN: Tensor) -> Tensor:
+        return (self.step_size > 0) & (own_N != (seen_BN + self.step_size - 1) // max(1, self.step_size))
 
 
 @pytest.mark.parametrize("wrong", [(), (1,), (0, 3), (0, 1, 2, 3)])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from par.model.anchor import anchor_rms, mean_drift, rms
+from par.model.layout import Layout
 from par.model.looped import Context, Iterations, Recurrence
 
 B, T, H = 2, 3, 16
@@ -31,9 +32,11 @@ def iterate(
 ) -> tuple[Tensor, Tensor]:
     """Every state (R, B, T, H) of a recurrence whose core multiplies the RMS by ``gain``, and the drift."""
     recurrence = Recurrence(nn.ModuleList([Linear(gain)]), H, anchor=anchor, adapter_init="state").to(e_BTH.dtype)
-    context = Context(*[torch.zeros(0)] * 3)
+    context = Context.of(torch.zeros(B, T, 2), torch.zeros(B, T, 2), Layout(T - 1, 1, torch.full((B, 1), T - 1)), "split")
     real_BT = torch.ones(B, T, dtype=torch.bool) if real_BT is None else real_BT
-    return recurrence(e_BTH, context, real_BT, Iterations(count=count, keep=tuple(range(1, count + 1)), window=count))
+    plan = Iterations(count=count, keep=tuple(range(1, count + 1)), window=count)
+    states, drift = recurrence(e_BTH, context, real_BT, plan)
+    return torch.stack(states), drift
 
 
 def tokens(scale: float, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -15,6 +15,7 @@ from par.model.weights import random_parent
 from par.tasks.groups import parse_task
 from par.tasks.prompts import open_rendering
 from par.tasks.streams import Split, examples
+from tests.model.visible import answer_rows, visible_BTT
 
 TASK = parse_task("swap-s3")
 COMPACT = open_rendering(TASK, "compact", 3)
@@ -40,13 +41,15 @@ class PlainLoop:
     adapter: Tensor
     anchor: bool
 
-    def __call__(self, batch: Packed, *, count: int, window: int) -> list[Tensor]:
-        """Logits (B, N, C) after each iteration."""
+    def __call__(
+        self, batch: Packed, *, count: int, window: int, reset_RBT: Tensor | None = None
+    ) -> list[Tensor]:
+        """Logits (B, N, C) after each iteration; rows that are reset start theirs from e."""
         decoder = self.parent.model
         prelude, core, coda = decoder.layers
         h_BTH = decoder.embed_tokens(batch.ids_BT)
         context = {
-            "attention_mask": torch.where(batch.visible_BTT, 0.0, -torch.inf).unsqueeze(1),
+            "attention_mask": torch.where(visible_BTT(batch.layout), 0.0, -torch.inf).unsqueeze(1),
             "position_embeddings": decoder.rotary_emb(h_BTH, batch.positions_BT),
         }
         e_BTH = prelude(h_BTH, **context)
@@ -54,6 +57,8 @@ class PlainLoop:
         for k in range(1, count + 1):
             if k > 1 and k == count - window + 1:
                 state_BTH = state_BTH.detach()
+            if reset_RBT is not None:
+                state_BTH = torch.where(reset_RBT[k - 1].unsqueeze(-1), e_BTH, state_BTH)
             state_BTH = core(linear(torch.cat([e_BTH, state_BTH], dim=-1), self.adapter), **context)
             rms_BT1 = state_BTH.square().mean(-1, keepdim=True).sqrt()
             if k == 1:
@@ -61,8 +66,8 @@ class PlainLoop:
             elif self.anchor:
                 state_BTH = state_BTH * anchor_BT1 / rms_BT1
             full_BTV = self.parent.lm_head(decoder.norm(coda(state_BTH, **context)))
-            asked_BNV = full_BTV.gather(1, batch.rows_BN.unsqueeze(-1).expand(-1, -1, full_BTV.shape[-1]))
-            candidates_BNC = batch.candidates_BC.unsqueeze(1).expand(-1, batch.rows_BN.shape[1], -1)
+            asked_BNV = full_BTV[:, answer_rows(batch.layout)]
+            candidates_BNC = batch.candidates_BC.unsqueeze(1).expand(-1, batch.layout.branches, -1)
             logits.append(asked_BNV.gather(2, candidates_BNC))
         return logits
 
@@ -141,8 +146,8 @@ def states(model: LoopedModel, plan: Iterations) -> Tensor:
     """The kept states (K, B, T, H) before the coda."""
     batch = packed()
     hidden_BTH = model.embed(batch.ids_BT)
-    context = Context(*model.rotary(hidden_BTH, batch.positions_BT), batch.additive_mask(hidden_BTH.dtype))
-    return model.recurrence(context.apply(model.prelude, hidden_BTH), context, batch.real_BT, plan)[0]
+    context = Context.of(*model.rotary(hidden_BTH, batch.positions_BT), batch.layout, "split")
+    return torch.stack(model.recurrence(context.apply(model.prelude, hidden_BTH), context, batch.real_BT, plan)[0])
 
 
 @torch.no_grad()
@@ -163,16 +168,22 @@ def test_what_the_adapter_passes_at_the_start(parent):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("init", ["state", "sum"])
-def test_a_reset_row_starts_again(parent, init):
-    """With all rows reset before iteration 3, iterations 3 and 4 have the states of 1 and 2."""
-    model = LoopedModel(parent("qwen2", COMPACT.vocabulary_size), adapter_init=init)
-    reset = torch.zeros(4, *packed().ids_BT.shape, dtype=torch.bool)
-    reset[2] = True
-    first, second, third, fourth = states(model, every(4, reset=reset))
-    torch.testing.assert_close(third, first, atol=1e-5, rtol=0)
-    torch.testing.assert_close(fourth, second, atol=1e-5, rtol=0)
-    assert not torch.allclose(second, first)
+@pytest.mark.parametrize("rendering", ["text", "compact"])
+def test_a_reset_branch_starts_again(parent, rendering):
+    """A branch that is reset has, in all its tokens, the state e before the iteration, and no other token has."""
+    wording = open_rendering(TASK, rendering, 3)
+    batch = packed(wording, operations=(DEPTH, 2))
+    P, L, N = batch.layout.prefix_tokens, batch.layout.query_tokens, batch.layout.branches
+    reset_RBN = torch.rand(4, 2, N, generator=torch.Generator().manual_seed(0)) < 0.5
+    reset_RBT = torch.zeros(4, *batch.ids_BT.shape, dtype=torch.bool)
+    for n in range(N):
+        reset_RBT[:, :, P + n * L : P + (n + 1) * L] = reset_RBN[:, :, n : n + 1]
+    model = LoopedModel(parent("qwen2", wording.vocabulary_size), adapter_init="sum")
+    loop = PlainLoop(parent("qwen2", wording.vocabulary_size), model.recurrence.adapter.weight, anchor=True)
+    wanted_KBNC = torch.stack(loop(batch, count=4, window=4, reset_RBT=reset_RBT))
+    logits_KBNC, _ = model(batch, every(4, reset=reset_RBN))
+    torch.testing.assert_close(logits_KBNC, wanted_KBNC, atol=1e-5, rtol=0)
+    assert not torch.allclose(logits_KBNC[1], model(batch, every(4))[0][1], atol=1e-3)
 
 
 @torch.no_grad()

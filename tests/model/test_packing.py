@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from par.model.attention import PrefixAndBranches
+from par.model.layout import Layout
 from par.model.looped import Context, Iterations, LoopedModel
-from par.model.packing import Branches, Packed, branch_rows, pack
+from par.model.packing import Branches, Packed, pack
 from par.tasks.groups import GroupTask, parse_task
 from par.tasks.prompts import Prompts, Rendering, open_rendering
 from par.tasks.streams import Split, examples
+from tests.model.visible import visible_BTT
 
 NAMES = ("swap-s3", "a4", "s4-full")
 """In text, operations of s4-full differ in length, so that its prompts are padded."""
@@ -42,16 +45,14 @@ def prompts_of(task: GroupTask, rendering: Rendering, indices: list[int], depth:
 
 
 def single(ids_1T: Tensor, positions_1T: Tensor, candidates_1C: Tensor) -> Packed:
-    """A prompt without branches: causal attention, the answer at its last token."""
+    """A prompt by itself: causal attention throughout, the answer at its last token."""
     T = ids_1T.shape[1]
     return Packed(
         ids_BT=ids_1T,
         positions_BT=positions_1T.float(),
-        visible_BTT=torch.ones(1, T, T, dtype=torch.bool).tril(),
         real_BT=torch.ones(1, T, dtype=torch.bool),
-        rows_BN=torch.tensor([[T - 1]]),
         candidates_BC=candidates_1C,
-        prefix_tokens=T,
+        layout=Layout(T - 1, 1, torch.tensor([[T - 1]])),
     )
 
 
@@ -108,7 +109,7 @@ def test_padding_changes_nothing(model):
 
 def states(looped: LoopedModel, batch: Packed, hidden_BTH: Tensor, count: int = 3) -> Tensor:
     """The states (B, T, H) after the last iteration, from the embeddings."""
-    context = Context(*looped.rotary(hidden_BTH, batch.positions_BT), batch.additive_mask(hidden_BTH.dtype))
+    context = Context.of(*looped.rotary(hidden_BTH, batch.positions_BT), batch.layout, "split")
     plan = Iterations(count=count, keep=(count,), window=count)
     return looped.recurrence(context.apply(looped.prelude, hidden_BTH), context, batch.real_BT, plan)[0][0]
 
@@ -188,22 +189,24 @@ def test_the_library_takes_stretched_positions_for_packed_sequences(parent):
 
 
 def test_the_mask_is_explicit_and_leaves_no_row_empty():
-    """The additive mask is 0 where visible and the least number elsewhere, and even padding sees itself."""
+    """The branches' additive mask is 0 where visible and the least number elsewhere, and each row sees itself."""
     prompts = prompts_of(parse_task("s4-full"), wording("s4-full", "text"), [0, 1, 2], 5)
     batch = pack(prompts, Branches.all_boxes(np.full((3, 1), 5), 4))
+    visible_BQT = visible_BTT(batch.layout)[:, batch.layout.prefix_tokens :]
+    assert torch.equal(batch.layout.visible_BQT(), visible_BQT)
+    assert visible_BQT.diagonal(batch.layout.prefix_tokens, dim1=1, dim2=2).all()
     for dtype in (torch.float32, torch.bfloat16):
-        mask_BTT = batch.additive_mask(dtype)[:, 0]
-        assert mask_BTT.dtype == dtype
-        assert torch.equal(mask_BTT == 0, batch.visible_BTT)
-        assert (mask_BTT[~batch.visible_BTT] == torch.finfo(dtype).min).all()
-        assert (mask_BTT.diagonal(dim1=1, dim2=2) == 0).all()
+        mask_BQT = PrefixAndBranches.of(batch.layout, dtype).mask_B1QT[:, 0]
+        assert mask_BQT.dtype == dtype
+        assert torch.equal(mask_BQT == 0, visible_BQT)
+        assert (mask_BQT[~visible_BQT] == torch.finfo(dtype).min).all()
 
 
 def test_real_tokens_are_all_but_the_padding():
     """Padding lies between a prompt's prefix and its branches, and only there."""
     prompts = prompts_of(parse_task("s4-full"), wording("s4-full", "text"), list(range(4)), 5)
     batch = pack(prompts, Branches.all_boxes(np.full((4, 1), 5), 4))
-    P = batch.prefix_tokens
+    P = batch.layout.prefix_tokens
     assert batch.real_BT[:, :P].sum(1).tolist() == prompts.length_B.tolist()
     assert all(batch.real_BT[b, : prompts.length_B[b]].all() for b in range(4))
     assert batch.real_BT[:, P:].all()
@@ -247,6 +250,6 @@ def test_a_chosen_branch_is_all_its_tokens(rendering):
     batch = pack(prompts, Branches.all_boxes(np.full((2, 1), 2), 3))
     chosen_BN = torch.tensor([[True, False, True], [False, False, True]])
     L = prompts.query_BNL.shape[-1]
-    wanted = [[False] * batch.prefix_tokens + [c for c in row for _ in range(L)] for row in chosen_BN.tolist()]
-    assert branch_rows(chosen_BN, batch).tolist() == wanted
-    assert torch.equal(branch_rows(chosen_BN.expand(4, 2, 3), batch)[3], torch.tensor(wanted))
+    wanted = [[False] * batch.layout.prefix_tokens + [c for c in row for _ in range(L)] for row in chosen_BN.tolist()]
+    assert batch.layout.spread(chosen_BN).tolist() == wanted
+    assert torch.equal(batch.layout.spread(chosen_BN.expand(4, 2, 3))[3], torch.tensor(wanted))

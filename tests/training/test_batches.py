@@ -38,7 +38,8 @@ def stream(rendering: str = "compact", **changes: object) -> Batches:
 
 def tensors(micro: MicroBatch) -> dict[str, torch.Tensor]:
     """Every tensor of a forward pass, with the prompts as its first dimension."""
-    packed = {f.name: getattr(micro.packed, f.name) for f in fields(micro.packed) if f.name != "prefix_tokens"}
+    packed = {f.name: getattr(micro.packed, f.name) for f in fields(micro.packed) if f.name != "layout"}
+    packed["ends"] = micro.packed.layout.ends_BN
     targets = {f.name: getattr(micro.targets, f.name).transpose(0, 1) for f in fields(micro.targets)}
     reset = {} if micro.plan.reset is None else {"reset": micro.plan.reset.transpose(0, 1)}
     return packed | targets | reset
@@ -104,29 +105,25 @@ def test_the_examples_are_the_training_split_in_order():
         operations = batches.depth(step).operations
         drawn = examples(batches.task, seed=4, split=Split.TRAIN, indices=indices, depth=operations)
         wanted_BP = torch.from_numpy(batches.rendering.render(drawn).prefix_BP)
-        assert torch.equal(micro.packed.ids_BT[:, : micro.packed.prefix_tokens], wanted_BP)
+        assert torch.equal(micro.packed.ids_BT[:, : micro.packed.layout.prefix_tokens], wanted_BP)
 
 
 def test_all_boxes_or_one():
     """``boxes: all`` asks every box at every prefix length; ``one`` asks one box for each."""
     (every,) = stream(train__branches__prefixes=2).micro_batches(0)
     (one,) = stream(train__branches__prefixes=2, train__branches__boxes="one").micro_batches(0)
-    assert every.packed.rows_BN.shape == (8, 2 * 3)
-    assert one.packed.rows_BN.shape == (8, 2)
+    assert every.packed.layout.ends_BN.shape == (8, 2 * 3)
+    assert one.packed.layout.ends_BN.shape == (8, 2)
 
 
-def test_only_query_rows_are_reset():
-    """A reset never touches the prefix, takes whole branches, and takes the configured share of them."""
+def test_branches_are_reset():
+    """Every branch has the configured share of its iterations reset."""
     changes = {"schedule__kind": "fixed", "schedule__iterations": 20, "train__query_reset": 0.3}
     resets = []
     for step in range(10):
         (micro,) = stream("text", **changes).micro_batches(step)
-        reset_RBT, P = micro.plan.reset, micro.packed.prefix_tokens
-        assert reset_RBT.shape == (20, *micro.packed.ids_BT.shape)
-        assert not reset_RBT[..., :P].any()
-        branches_RBNL = reset_RBT[..., P:].unflatten(-1, (3, -1))
-        assert (branches_RBNL == branches_RBNL[..., :1]).all()
-        resets.append(branches_RBNL[..., 0])
+        assert micro.plan.reset.shape == (20, *micro.packed.layout.ends_BN.shape)
+        resets.append(micro.plan.reset)
     share = torch.stack([r.float().mean() for r in resets]).mean().item()
     assert share == pytest.approx(0.3, abs=5 * np.sqrt(0.3 * 0.7 / sum(r.numel() for r in resets)))
 

@@ -102,7 +102,7 @@ def test_a_diverged_step_leaves_the_parameters_alone(value, matrices):
     """A weight that is not finite raises DivergedError before any parameter or optimizer state has moved."""
     trainer = Trainer(tiny_run(optim__matrices=matrices))
     with torch.no_grad():
-        trainer.model.coda[0].mlp.down_proj.weight[0, 0] = value
+        trainer.model.coda.answer.layer.mlp.down_proj.weight[0, 0] = value
     before = parameters(trainer)
     with pytest.raises(DivergedError, match=r"at step 1, \d iterations: lower optim\.lr or set recurrence\.anchor"):
         next(trainer.steps())

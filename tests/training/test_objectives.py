@@ -77,10 +77,7 @@ def test_every_iteration_has_the_target_of_its_objective(objective, kind, step_s
 
 def branch_lengths(batch: MicroBatch) -> np.ndarray:
     """How many operations each branch sees: visible prefix tokens after the start token."""
-    packed = batch.packed
-    prompts_B1 = torch.arange(len(packed.rows_BN))[:, None]
-    seen_BNP = packed.visible_BTT[prompts_B1, packed.rows_BN, : packed.prefix_tokens]
-    return (seen_BNP.sum(-1) - 1).numpy()
+    return batch.packed.layout.ends_BN.numpy() - 1
 
 
 def targets(*, halting: bool) -> Targets:

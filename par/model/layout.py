@@ -1,0 +1,80 @@
+"""Where the tokens of packed prompts lie and who sees whom.
+
+A prompt is its prefix of P tokens, then N branches of L tokens. The prefix is causal; a branch sees the prefix up to its
+own end, and itself causally.
+Dimension letters: B prompts, P prefix tokens, N branches, L query tokens, Q = N·L, T = P + Q.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The places of one batch."""
+
+    prefix_tokens: int
+    """P, right-sided padding of shorter prompts included."""
+    query_tokens: int
+    """L."""
+    ends_BN: Tensor
+    """Prefix tokens that each branch sees."""
+
+    @property
+    def branches(self) -> int:
+        """N."""
+        return self.ends_BN.shape[1]
+
+    @property
+    def tokens(self) -> int:
+        """T."""
+        return self.prefix_tokens + self.branches * self.query_tokens
+
+    @property
+    def answer_rows(self) -> slice:
+        """The last token of every branch: there the answer is read."""
+        return slice(self.prefix_tokens + self.query_tokens - 1, None, self.query_tokens)
+
+    def to(self, device: torch.device) -> Self:
+        """The same places on a device."""
+        return replace(self, ends_BN=self.ends_BN.to(device, non_blocking=True))
+
+    def part(self, first: int, last: int) -> Self:
+        """The places left when only the branches first … last − 1 follow the prefix."""
+        return replace(self, ends_BN=self.ends_BN[:, first:last])
+
+    def repeated(self, times: int) -> Self:
+        """The places of a batch that is stacked ``times`` times."""
+        return replace(self, ends_BN=self.ends_BN.repeat(times, 1))
+
+    def take(self, values_BT: Tensor, first: int, last: int) -> Tensor:
+        """Of values (B, T, …) those of the prefix and of the branches first … last − 1."""
+        P, L = self.prefix_tokens, self.query_tokens
+        if first == 0:
+            return values_BT[:, : P + last * L]
+        return torch.cat([values_BT[:, :P], values_BT[:, P + first * L : P + last * L]], dim=1)
+
+    def spread(self, chosen_BN: Tensor) -> Tensor:
+        """A boolean per branch (…, B, N) for all tokens of the branch (…, B, T); False on the prefix."""
+        rows = chosen_BN.repeat_interleave(self.query_tokens, dim=-1)
+        return torch.nn.functional.pad(rows, (self.prefix_tokens, 0), value=False)
+
+    def visible_BQT(self) -> Tensor:
+        """Which tokens each branch token may attend to; every one sees at least itself."""
+        (B, N), L, P = self.ends_BN.shape, self.query_tokens, self.prefix_tokens
+        device = self.ends_BN.device
+        prefix_BNP = torch.arange(P, device=device) < self.ends_BN.unsqueeze(-1)
+        rows_Q = torch.arange(N * L, device=device)
+        own_QQ = (rows_Q[:, None] // L == rows_Q // L) & (rows_Q <= rows_Q[:, None])
+        return torch.cat([prefix_BNP.repeat_interleave(L, dim=1), own_QQ.expand(B, -1, -1)], dim=2)
+
+    def sees(self, b: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        """The same rule for one pair of tokens, the prefix included, as FlexAttention asks for it."""
+        P, L = self.prefix_tokens, self.query_tokens
+        own_end = self.ends_BN[b, ((query - P) // L).clamp_min(0)]
+        in_prefix = (key < P) & torch.where(query < P, key <= query, key < own_end)
+        in_branch = (key >= P) & (key <= query) & ((key - P) // L == (query - P) // L)
+        return in_prefix | in_branch
