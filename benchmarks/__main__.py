@@ -10,11 +10,17 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import evaluation, train_step
-from benchmarks.harness import TOLERANCE, Case, Result, Spread, disagreement, store, take_times
-from benchmarks.machine import Hardware, provenance
+from benchmarks import core_iteration, evaluation, train_step
+from benchmarks.harness import TOLERANCE, Case, Result, Spread, Target, disagreement, store, take_times
+from benchmarks.machine import Hardware, matmul_peak, provenance
+from par.training.parallel import device_of_this_worker
 
-CASES: dict[str, Callable[[], Case]] = {"train_step": train_step.case, "evaluation": evaluation.case}
+CASES: dict[str, Callable[[], Case]] = {
+    "train_step": train_step.case,
+    "train_step_wide": train_step.wide_case,
+    "evaluation": evaluation.case,
+    "core_iteration": core_iteration.case,
+}
 RESULTS = Path(__file__).parent / "results"
 THREADS = 1
 """Torch threads: what a trial has, which by default trains on one CPU; a second one would wait for other processes."""
@@ -34,7 +40,10 @@ def bench(
         list[str] | None,
         typer.Argument(callback=_known, metavar="CASE", help=f"Any of {', '.join(CASES)}; all by default."),
     ] = None,
-    repeats: Annotated[int, typer.Option(min=3, help="Timed calls of each, after the warm-up.")] = 7,
+    repeats: Annotated[
+        int | None,
+        typer.Option(min=3, show_default="3 to 25", help="Timed calls of each; by default as the case needs."),
+    ] = None,
     out: Annotated[
         Path,
         typer.Option(
@@ -46,14 +55,18 @@ def bench(
 
     The reference follows the paper's pseudo-code: a prompt for every question, and logits of every token over the
     vocabulary. Each case first shows that the two agree; then they take turns, so that both see the same load of the
-    machine. The table has medians with quartiles, in answers per second; the ratio is taken pair by pair. Run it on an
-    idle machine: spreads of more than a tenth of the median say that it was not.
+    machine. core_iteration is held against its own bare matrix products instead: there the ratio says how many times as
+    long the product takes. A wide training step is held against the machine's matrix-product peak, too.
+
+    The table has medians with quartiles; ratios are taken pair by pair. Run it on an idle machine: spreads of more than
+    a tenth of the median say that it was not.
     """
     console, hardware = Console(), Hardware.here()
     torch.set_num_threads(THREADS)
     versions = ", ".join(f"{name} {number}" for name, number in provenance()["versions"].items())
     console.print(f"{hardware}\n{versions}, torch threads: {torch.get_num_threads()}", highlight=False, soft_wrap=True)
-    results = [_measured(CASES[name](), repeats, console) for name in cases or CASES]
+    chosen = [CASES[name]() for name in cases or CASES]
+    results = [_measured(case, repeats or case.repeats, console) for case in chosen]
     console.print(_table(results))
     console.print(f"kept in {store(results, hardware, out)}", highlight=False, soft_wrap=True)
 
@@ -61,20 +74,41 @@ def bench(
 def _measured(case: Case, repeats: int, console: Console) -> Result:
     with console.status(f"{case.name}: do product and reference agree?"):
         difference = disagreement(case)
-    console.print(f"{case.name}: product and reference agree to {difference:.1e} (limit {TOLERANCE:.0e})")
+    if difference is not None:
+        console.print(f"{case.name}: product and reference agree to {difference:.1e} (limit {TOLERANCE:.0e})")
     with console.status(f"{case.name}: {repeats} repeats of each"):
-        return Result(case=case, disagreement=difference, times=take_times(case, repeats=repeats))
+        times = take_times(case, repeats=repeats)
+    return Result(case=case, disagreement=difference, times=times, peak=_peak() if case.flops else None)
+
+
+def _peak() -> float:
+    return matmul_peak(device=device_of_this_worker().type)
 
 
 def _table(results: list[Result]) -> Table:
-    table = Table(title="answers per second, median \\[quartiles]", box=SIMPLE_HEAD)
+    table = Table(title="units per second, median \\[quartiles]", box=SIMPLE_HEAD)
     table.add_column("case", no_wrap=True)
-    for column in ("product", "reference", "ratio"):
+    table.add_column("unit", no_wrap=True)
+    for column in ("product", "beside it", "ratio"):
+        table.add_column(column, justify="right")
+    for column in ("target", "met"):
         table.add_column(column, justify="right", no_wrap=True)
     for result in results:
-        rates = (_shown(spread, ",.0f") for spread in (result.product, result.reference))
-        table.add_row(result.case.name, *rates, _shown(result.times.ratio, ".2f"))
+        case, use, rate = result.case, result.utilisation, result.rate
+        rates = (_rate(result.product), _rate(result.reference))
+        table.add_row(case.name, case.unit, *rates, *_judged(result.ratio, case.target))
+        if use and rate and result.peak:
+            rates = (_rate(rate.scaled(1e-9)), f"{result.peak / 1e9:,.0f} by torch.mm")
+            table.add_row("", "GFLOP", *rates, *_judged(use, case.utilisation))
     return table
+
+
+def _judged(ratio: Spread, target: Target) -> tuple[str, str, str]:
+    return _shown(ratio, ".2f"), str(target), "yes" if target.met(ratio.median) else "no"
+
+
+def _rate(spread: Spread) -> str:
+    return _shown(spread, ",.0f" if spread.median >= 100 else ".1f")
 
 
 def _shown(spread: Spread, digits: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import psutil
@@ -44,6 +45,24 @@ class Hardware:
 
     def __str__(self) -> str:
         return f"{self.cpu}, {self.cores} cores, {self.ram_gib} GiB, {self.gpu or 'no GPU'}"
+
+
+def device_clock() -> float:
+    """Seconds, once the GPU (if there is one) has finished what it was given."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return perf_counter()
+
+
+def matmul_peak(*, size: int = 1024, dtype: torch.dtype = torch.float32, device: str = "cpu", tries: int = 20) -> float:
+    """FLOP/s of the fastest of ``tries`` products of two square random matrices, with the threads of this process."""
+    left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    seconds = []
+    for _ in range(tries):
+        started = device_clock()
+        torch.mm(left, right)
+        seconds.append(device_clock() - started)
+    return 2 * size**3 / min(seconds)
 
 
 def provenance() -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """The method as the paper's pseudo-code has it: a prompt for every question, everything computed for every token.
 
 It runs on the product's own modules, so that both have the same layers and weights and only the method differs.
-Dimension letters: B prompts, X boxes, Q questions, T tokens, L query tokens, H width, V vocabulary, C candidates,
-J operations done.
+Dimension letters: B prompts, X boxes, Q questions, T tokens, L query tokens, H width, A heads, D head width,
+V vocabulary, C candidates, J operations done.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Self
@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, log_softmax
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from par.config import RunConfig
 from par.evaluation.accuracy import DepthCurve
@@ -58,10 +59,26 @@ class Questions:
             prompts.answers_BJN[:, :, box],
         )
 
+    @property
+    def _tensors(self) -> tuple[Tensor, ...]:
+        return self.ids_QT, self.positions_QT, self.candidates_QC, self.answers_QJ
+
     def to(self, device: torch.device) -> "Questions":
         """The same questions on a device."""
-        tensors = (self.ids_QT, self.positions_QT, self.candidates_QC, self.answers_QJ)
-        return Questions(*(tensor.to(device) for tensor in tensors))
+        return Questions(*(tensor.to(device) for tensor in self._tensors))
+
+    def parts(self, size: int) -> Iterator["Questions"]:
+        """Yield the questions in their order, ``size`` at a time, the last part with what is left."""
+        for tensors in zip(*(tensor.split(size) for tensor in self._tensors), strict=True):
+            yield Questions(*tensors)
+
+
+class Causal:
+    """Every token sees those to its left and itself: the library's fused kernel, which skips what is hidden."""
+
+    def attend(self, layer: nn.Module, q_BATD: Tensor, k_BATD: Tensor, v_BATD: Tensor, scaling: float) -> Tensor:
+        """What every token gathers: (B, T, A, D)."""
+        return sdpa_attention_forward(layer, q_BATD, k_BATD, v_BATD, None, scaling=scaling)[0]
 
 
 def loop(model: LoopedModel, questions: Questions, *, iterations: int, read_last: int) -> list[Tensor]:
@@ -71,13 +88,13 @@ def loop(model: LoopedModel, questions: Questions, *, iterations: int, read_last
     """
     h_QTH = model.embed(questions.ids_QT)
     rotary = model.rotary(h_QTH, questions.positions_QT)
-    T = h_QTH.shape[1]
-    causal_11TT = torch.full((1, 1, T, T), -torch.inf, dtype=h_QTH.dtype, device=h_QTH.device).triu(1)
 
-    def run(layers: nn.ModuleList, state_QTH: Tensor) -> Tensor:
+    def run(layers: Iterable[nn.Module], state_QTH: Tensor) -> Tensor:
         for layer in layers:
-            state_QTH = layer(state_QTH, attention_mask=causal_11TT, position_embeddings=rotary)
+            state_QTH = layer(state_QTH, attention_mask=Causal(), position_embeddings=rotary)
         return state_QTH
+
+    coda = (*model.coda.layers, model.coda.answer.layer)
 
     e_QTH = run(model.prelude, h_QTH)
     state_QTH, anchor_QT1, logits = e_QTH, None, []
@@ -91,7 +108,7 @@ def loop(model: LoopedModel, questions: Questions, *, iterations: int, read_last
             if model.recurrence.anchor and k > 1:
                 state_QTH = state_QTH * (anchor_QT1 / rms_QT1)
         if read:
-            logits.append(linear(model.head.norm(run(model.coda, state_QTH)), model.head.weight))
+            logits.append(linear(model.head.norm(run(coda, state_QTH)), model.head.weight))
     return logits
 
 
@@ -119,16 +136,19 @@ class PlainTrainer:
         self.task, self.device = parse_task(run.task.name), next(model.parameters()).device
         self.optimizers = build_optimizers(model, run.optim)
 
+    def questions(self, number: int) -> Questions:
+        """All boxes of all prompts of the step of this number (0-based)."""
+        depth, size = draw_depth(self.run, number).operations, self.run.train.batch_size
+        indices = number * size + np.arange(size)
+        drawn = examples(self.task, seed=self.run.seed, split=Split.TRAIN, indices=indices, depth=depth)
+        return Questions.about(self.rendering.render(drawn), range(self.task.boxes)).to(self.device)
+
     def step(self, number: int) -> tuple[float, float]:
         """Do the step of this number (0-based); return its loss and the norm of its gradient before clipping."""
-        drawn, size = draw_depth(self.run, number), self.run.train.batch_size
-        indices = number * size + np.arange(size)
-        problems = examples(self.task, seed=self.run.seed, split=Split.TRAIN, indices=indices, depth=drawn.operations)
-        questions = Questions.about(self.rendering.render(problems), range(self.task.boxes)).to(self.device)
         recurrence = self.run.recurrence
         loss = progress_loss(
-            self.model, questions,
-            iterations=drawn.iterations, window=recurrence.gradient_window, step_size=recurrence.step_size,
+            self.model, self.questions(number), iterations=draw_depth(self.run, number).iterations,
+            window=recurrence.gradient_window, step_size=recurrence.step_size,
         )  # fmt: skip
         loss.backward()
         grad_norm = clip_gradients(self.model, self.run.optim.clip)
@@ -150,20 +170,19 @@ def plain_curve(
     sequences: int,
     batch_size: int,
 ) -> DepthCurve:
-    """Accuracy on the first ``sequences`` frozen test prompts: a pass for each depth and box, read once at its end."""
-    device = next(model.parameters()).device
+    """Accuracy on the first ``sequences`` frozen test prompts: for each depth passes of ``batch_size`` questions."""
     single_query, full_state = [], []
     for depth in depths:
-        right_BX = torch.zeros(sequences, task.boxes)
-        for first in range(0, sequences, batch_size):
-            indices = np.arange(first, min(first + batch_size, sequences))
-            drawn = examples(task, seed=EVALUATION_SEED, split=Split.TEST, indices=indices, depth=depth)
-            prompts = rendering.render(drawn)
-            for box in range(task.boxes):
-                questions = Questions.about(prompts, [box]).to(device)
-                [logits_QTV] = loop(model, questions, iterations=ceil(depth / step_size), read_last=1)
-                answers_Q = candidate_log_probabilities(logits_QTV, questions).argmax(dim=-1)
-                right_BX[indices, box] = (answers_Q == questions.answers_QJ[:, -1]).float().cpu()
-        single_query.append(float(right_BX.mean()))
-        full_state.append(float(right_BX.all(dim=1).float().mean()))
+        drawn = examples(task, seed=EVALUATION_SEED, split=Split.TEST, indices=range(sequences), depth=depth)
+        asked = Questions.about(rendering.render(drawn), range(task.boxes)).to(next(model.parameters()).device)
+        right = [_answered(model, part, ceil(depth / step_size)) for part in asked.parts(batch_size)]
+        right_XB = torch.cat(right).unflatten(0, (task.boxes, sequences))
+        single_query.append(float(right_XB.float().mean()))
+        full_state.append(float(right_XB.all(dim=0).float().mean()))
     return DepthCurve(tuple(depths), tuple(single_query), tuple(full_state), sequences)
+
+
+def _answered(model: LoopedModel, questions: Questions, iterations: int) -> Tensor:
+    """Which questions are answered right after the last iteration, booleans (Q,)."""
+    [logits_QTV] = loop(model, questions, iterations=iterations, read_last=1)
+    return candidate_log_probabilities(logits_QTV, questions).argmax(dim=-1) == questions.answers_QJ[:, -1]

@@ -1,11 +1,15 @@
 """One training step: forward, backward, clip and update, at the deepest prompt and with a full gradient window."""
 
+from collections.abc import Mapping
 from copy import deepcopy
 from itertools import count
+from typing import Any
 
-from benchmarks.harness import Case
+from benchmarks.harness import Case, Target
 from benchmarks.reference import PlainTrainer
+from benchmarks.wide import WIDE, registered
 from par.config import RunConfig
+from par.model.cost import step_flops
 from par.tasks.groups import parse_task
 from par.training.depth import answered_iterations, draw_depth
 from par.training.loop import Trainer
@@ -20,6 +24,7 @@ SETTING = {
     "train.branches.boxes": "all",
     "optim.matrices": "adamw",
 }
+WIDE_SETTING = SETTING | {"backbone": WIDE.name, "train.batch_size": 8}
 
 
 def case() -> Case:
@@ -27,10 +32,24 @@ def case() -> Case:
 
     Drawing the examples and wording the prompts belong to the step.
     """
-    run = RunConfig.from_dotted(SETTING)
-    trainer = Trainer(run)
+    return _case("train_step", SETTING)
+
+
+def wide_case() -> Case:
+    """The same with 8 prompts and 40, on layers wide enough for matrix products to matter: how well are they used?"""
+    with registered(WIDE):
+        return _case("train_step_wide", WIDE_SETTING)
+
+
+def deepest_step(run: RunConfig) -> int:
+    """The first step (0-based) whose prompts are as deep as any."""
+    return next(step for step in count() if draw_depth(run, step).operations == run.task.train_depth)
+
+
+def _case(name: str, setting: Mapping[str, Any]) -> Case:
+    run = RunConfig.from_dotted(setting)
+    trainer, deepest = Trainer(run), deepest_step(run)
     plain = PlainTrainer(run, deepcopy(trainer.model), trainer.rendering)
-    deepest = next(step for step in count() if draw_depth(run, step).operations == run.task.train_depth)
 
     def product() -> tuple[float, float]:
         trainer.step = deepest
@@ -39,9 +58,11 @@ def case() -> Case:
 
     read = answered_iterations(run, draw_depth(run, deepest).iterations)
     return Case(
-        name="train_step",
-        setting=SETTING,
-        answers=run.train.batch_size * parse_task(run.task.name).boxes * len(read),
+        name=name,
+        setting=setting,
+        amount=run.train.batch_size * parse_task(run.task.name).boxes * len(read),
         product=product,
         reference=lambda: plain.step(deepest),
+        target=Target("≥", 3),
+        flops=step_flops(run, deepest) if run.backbone == WIDE.name else None,
     )

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from par.dotted import explain, leaves, nest
 from par.errors import ConfigError
 from par.model.backbones import BACKBONES, split_layers
 from par.tasks.groups import parse_task
@@ -18,7 +19,9 @@ SHORT_OF_TRAINING = (0.125, 0.25, 0.5, 0.75)
 """Depths below d_train that are always read, as multiples: G of a seed that fails at d_train needs them."""
 BEYOND_TRAINING = (1, 1.25, 1.5, 2, 3, 4, 6, 8, 12, 16)
 
-HOW_COMPUTED = ("workers", "micro_batch", "checkpoint_every", "report_every")
+HOW_COMPUTED = (
+    "workers", "micro_batch", "attention", "activation_checkpointing", "compile", "checkpoint_every", "report_every",
+)  # fmt: skip
 """Settings of ``train`` that change how a run is computed or recorded, and not what comes out."""
 
 
@@ -93,10 +96,23 @@ class TrainConfig(Part):
     branches: BranchesConfig = BranchesConfig()
     workers: Annotated[int, Field(ge=1)] = 1
     """Devices that train one seed together (FSDP2)."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Type of the computation; master weights, losses, anchoring and the reduction of gradients are fp32 always."""
+    attention: Literal["split", "flex"] = "split"
+    """Kernel: causal prefix and masked branches apart, on any device; or one FlexAttention kernel, for GPUs."""
+    activation_checkpointing: bool = False
+    """Keep only the inputs of each iteration of the window for the backward pass and compute it again: less memory."""
+    compile: bool = False
+    """Compile one iteration of the core: about a minute at the start, faster steps; needs a C++ compiler."""
     checkpoint_every: Annotated[int, Field(ge=1)] = 500
     """Steps between two committed checkpoints."""
     report_every: Annotated[int, Field(ge=1)] = 25
     """Steps between two reports; each is a point of the curves. A checkpoint is reported, too."""
+
+    @property
+    def prompts_per_pass(self) -> int:
+        """Prompts of one forward pass of one worker."""
+        return self.micro_batch or self.batch_size // self.workers
 
 
 class OptimConfig(Part):
@@ -158,7 +174,9 @@ class EvaluationConfig(Part):
     sequences: Annotated[int, Field(ge=1)] = 1024
     """Frozen test prompts per depth."""
     batch_size: Annotated[int, Field(ge=1)] = 64
-    """Prompts per forward pass, the last batch included."""
+    """Prompts per forward pass, at most; the last pass has as many as all others."""
+    memory_gib: Positive = 2.0
+    """Memory that the activations of one pass may take: fewer prompts per pass where they would take more."""
     depths: tuple[Annotated[int, Field(ge=1)], ...] | None = None
     """Depths from d_train on; by default d_train x (1 .. 16)."""
 
@@ -202,7 +220,7 @@ class RunConfig(Part):
 
     def dotted(self) -> dict[str, Any]:
         """Every setting under its dotted key."""
-        return dict(_leaves(self.model_dump(mode="json")))
+        return dict(leaves(self.model_dump(mode="json")))
 
     def fingerprint(self) -> str:
         """Sixteen hex digits that name the configuration: every setting that can change a result, but not the seed."""
@@ -255,45 +273,3 @@ def _backbone_faults(run: RunConfig) -> Iterator[str]:
         split_layers(backbone.layers, run.recurrence.split)
     except ConfigError as fault:
         yield f"{fault} (backbone {run.backbone})"
-
-
-def nest(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn dotted keys into nested dictionaries. Raises ConfigError where a key is both a group and a value."""
-    tree: dict[str, Any] = {}
-    for key, value in values.items():
-        *groups, leaf = key.split(".")
-        node = tree
-        for group in groups:
-            node = node.setdefault(group, {})
-            if not isinstance(node, dict):
-                raise ConfigError(f"{key}: {group} is given a value of its own, too")
-        if leaf in node:
-            raise ConfigError(f"{key}: {leaf} is a group that is given values of its own, too")
-        node[leaf] = value
-    return tree
-
-
-def explain(fault: ValidationError) -> Iterator[tuple[str, str]]:
-    """Yield (dotted key, message with key, value and limit) for every fault that pydantic found."""
-    for error in fault.errors(include_url=False):
-        key = ".".join(str(part) for part in error["loc"])
-        message = error["msg"].removeprefix("Value error, ")
-        yield key, message if error["type"] == "value_error" else f"{key}={error['input']!r}: {message}"
-
-
-def known_keys(part: type[BaseModel] = RunConfig, prefix: str = "") -> Iterator[str]:
-    """Yield every dotted key that holds a value."""
-    for name, field in part.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from known_keys(kind, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}"
-
-
-def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

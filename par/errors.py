@@ -10,6 +10,7 @@ class FailureKind(StrEnum):
     """Why an attempt ended before its run was done."""
 
     WORKER_DIED = "WORKER_DIED"
+    OOM_GPU = "OOM_GPU"
     NUMERIC = "NUMERIC"
     CONFIG = "CONFIG"
     DATA = "DATA"

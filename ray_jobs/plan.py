@@ -5,6 +5,7 @@ from statistics import fmean
 from time import perf_counter
 
 import numpy as np
+from rich.console import Group, RenderableType
 from rich.table import Table
 
 from par.config import RunConfig
@@ -62,13 +63,14 @@ def sampled_runs(space: Space, backbone: str) -> list[RunConfig]:
 
 
 def mean_cost(runs: list[RunConfig]) -> Cost:
-    """The mean of one seed over the sampled runs; parameters and checkpoint are those of the largest."""
+    """The mean of one seed over the sampled runs; parameters, checkpoint and memory are those of the largest."""
     costs = [seed_cost(run) for run in runs]
     return Cost(
         parameters=max(c.parameters for c in costs),
         train_flops=fmean(c.train_flops for c in costs),
         evaluation_flops=fmean(c.evaluation_flops for c in costs),
         checkpoint_bytes=max(c.checkpoint_bytes for c in costs),
+        memory=max((c.memory for c in costs), key=lambda memory: memory.total),
     )
 
 
@@ -90,27 +92,20 @@ def rate_per_core() -> float:
         return products * 2 * 256**3 / (perf_counter() - started)
 
 
-def plan_table(space: Space, plans: list[BackbonePlan]) -> Table:
-    """The plan as a table."""
+def plan_table(space: Space, plans: list[BackbonePlan]) -> RenderableType:
+    """The plan: what runs and how long it takes, and below it what one seed needs."""
+    return Group(_work_table(space, plans), _seed_table(plans))
+
+
+def _work_table(space: Space, plans: list[BackbonePlan]) -> Table:
     core = rate_per_core()
-    table = Table(title=f"Plan of {space.name}: {space.question}", title_justify="left", caption_justify="left")
-    for name in (
-        "backbone",
-        "layers",
-        "configurations",
-        "seeds",
-        "done",
-        "one trial",
-        "at once",
-        "FLOPs",
-        "storage",
-        "time",
-    ):
-        table.add_column(name, justify="left" if name in ("backbone", "layers", "one trial") else "right")
+    table = _table(
+        f"Plan of {space.name}: {space.question}",
+        ("backbone", "configurations", "seeds", "done", "one trial", "at once", "FLOPs", "storage", "time"),
+    )
     for plan in plans:
-        layers = BACKBONES[plan.backbone].layers
         table.add_row(
-            plan.backbone, str(split_layers(layers)), str(plan.configurations), str(plan.seeds), str(plan.done),
+            plan.backbone, str(plan.configurations), str(plan.seeds), str(plan.done),
             f"{plan.demand.workers} × worker: {plan.demand}", str(plan.concurrency),
             f"{plan.left * plan.cost.flops:.2g}", _bytes(plan.seeds * plan.cost.checkpoint_bytes),
             _duration(plan.seconds(core)),
@@ -119,6 +114,33 @@ def plan_table(space: Space, plans: list[BackbonePlan]) -> Table:
         f"Time is a rough estimate: {CPU_SHARE:.0%} of the {core / 1e9:.0f} GFLOP/s measured on one core here, or "
         f"{GPU_FLOPS / 1e12:.0f} TFLOP/s for each GPU; start-up not included. Storage is one checkpoint per seed."
     )
+    return table
+
+
+def _seed_table(plans: list[BackbonePlan]) -> Table:
+    table = _table(
+        "One seed: size, cost, and memory of each worker",
+        ("backbone", "layers", "parameters", "FLOPs", "checkpoint", "state", "training", "evaluation"),
+    )
+    for plan in plans:
+        cost, memory = plan.cost, plan.cost.memory
+        passes = (memory.gathered + memory.activations, memory.gathered + memory.evaluation)
+        table.add_row(
+            plan.backbone, str(split_layers(BACKBONES[plan.backbone].layers)), f"{cost.parameters:.2g}",
+            f"{cost.flops:.2g}", *map(_bytes, (cost.checkpoint_bytes, memory.state, *passes)),
+        )  # fmt: skip
+    table.caption = (
+        "Memory of each worker: state is its share of weights, gradients and optimizer; training and evaluation add "
+        "the activations of one pass, and whole weights where workers share them. What libraries take comes on top."
+    )
+    return table
+
+
+def _table(title: str, columns: tuple[str, ...]) -> Table:
+    table = Table(title=title, title_justify="left", caption_justify="left")
+    for name in columns:
+        left, whole = name in ("backbone", "layers", "one trial"), name in ("backbone", "configurations")
+        table.add_column(name, justify="left" if left else "right", no_wrap=whole)
     return table
 
 

@@ -77,8 +77,8 @@ class Progress(Callback):
         ticket = Ticket.of_trial(trial.config)
         config = self.ledger.read_config(ticket.config)
         self.projection.sync_seed(config, ticket.seed)
-        state = config.seeds.get(ticket.seed)
-        last = state.attempts[-1].record if state and state.attempts else {}
+        attempts = config.attempts(ticket.seed)
+        last = attempts[-1].record if attempts else {}
         reason = f"{last.get('failure', 'died')}: {last.get('message', 'without a word')}"
         self._print(ticket, f"failed ({reason}); it goes on from its last checkpoint with --resume {self.ledger.name}")
 
@@ -96,7 +96,8 @@ def _describe(result: dict[str, Any], steps: int) -> str:
     if result.get("phase") == "train":
         rate = result[m.STEPS_PER_S.name]
         left = (steps - result["step"]) / rate
-        return f"step {result['step']}/{steps}  loss {result[m.LOSS.name]:.4f}  {rate:.1f} steps/s  {left:.0f} s left"
+        speed = f"{rate:.1f} steps/s ({result[m.UTILISATION.name]:.0%} of the peak)"
+        return f"step {result['step']}/{steps}  loss {result[m.LOSS.name]:.4f}  {speed}  {left:.0f} s left"
     if result.get("phase") == "evaluate":
-        return f"evaluates batch {result['batch']}/{result['batches']}"
-    return f"attempt {result.get('attempt', 1)}"
+        return f"evaluated {result['prompts']} of {result['sequences']} prompts"
+    return f"attempt {result.get('attempt', 1)}, {result.get('micro_batch')} prompts per pass"

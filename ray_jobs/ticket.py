@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -42,6 +42,11 @@ class Ticket:
     def run(self) -> RunConfig:
         """The settings, checked again."""
         return RunConfig.model_validate(dict(self.settings))
+
+    def with_micro_batch(self, prompts: int) -> "Ticket":
+        """The same seed with this many prompts per pass: nothing that comes out depends on it."""
+        train = {**self.settings["train"], "micro_batch": prompts}
+        return replace(self, settings={**self.settings, "train": train})
 
     @property
     def trial_name(self) -> str:

@@ -87,7 +87,7 @@ class Projection:
     def sync_seed(self, config: ConfigState, seed: int, *, running: bool = False) -> None:
         """Project one seed."""
         run_id, result = self.seed_run(config.record, seed), config.results.get(seed)
-        attempts = config.seeds[seed].attempts if seed in config.seeds else ()
+        attempts = config.attempts(seed)
         if result is None:
             failed = bool(attempts) and "failure" in attempts[-1].record
             self._set_status(run_id, "RUNNING" if running else "FAILED" if failed else "KILLED")
@@ -98,6 +98,7 @@ class Projection:
             tags = {
                 "par.status": result.failure or "OK",
                 "par.attempts": str(len(attempts)),
+                "par.micro_batch_effective": str(attempts[-1].record.get("micro_batch")) if attempts else "",
                 "par.evaluation_set": result.evaluation_set,
             }
             self.client.log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])

@@ -10,20 +10,37 @@ from typing import Any
 import torch
 from ray import train, tune
 
-from par.errors import FailureKind, ParError
+from par.errors import FailureKind
 from par.training.checkpoint import committed_step
 from ray_jobs.provenance import source_hash
+from ray_jobs.recovery import kind_of, smaller_pass
 from ray_jobs.ticket import Ticket
 from ray_jobs.worker import run_seed
 
 
 def run_trial(config: Mapping[str, Any]) -> None:
-    """Run one attempt of a seed, recorded in the ledger from its start to its end.
+    """Run a seed until it has a result; each try is an attempt, recorded in the ledger from its start to its end.
 
     One device: the trainer runs in this process. More: a Ray Train run whose name every attempt shares. Both run the
-    same ``run_seed``. An error leaves the seed without a result, so that it can go on from its last checkpoint.
+    same ``run_seed``. Where the memory of the device does not suffice, another attempt goes on from the last checkpoint
+    with fewer prompts per pass, on all workers alike. Any other error leaves the seed without a result, to go on later.
     """
-    ticket = Ticket.of_trial(config)
+    ticket = _as_last_tried(Ticket.of_trial(config))
+    while (smaller := _attempt(ticket)) is not None:
+        ticket = ticket.with_micro_batch(smaller)
+        torch.cuda.empty_cache()
+
+
+def _as_last_tried(ticket: Ticket) -> Ticket:
+    """The ticket with the prompts per pass of the last attempt: an earlier one may have run out of memory with more."""
+    attempts = ticket.ledger().read_config(ticket.config).attempts(ticket.seed)
+    last = attempts[-1].record if attempts else {}
+    prompts = last.get("next_micro_batch") or last.get("micro_batch")
+    return ticket.with_micro_batch(prompts) if prompts else ticket
+
+
+def _attempt(ticket: Ticket) -> int | None:
+    """Live once. Returns the prompts per pass to try next if memory ran out, None if the seed has its result."""
     ledger = ticket.ledger()
     began = {
         "node": socket.gethostname(),
@@ -31,22 +48,32 @@ def run_trial(config: Mapping[str, Any]) -> None:
         "source": source_hash(),
         "start": _now(),
         "resumed_at": committed_step(ticket.checkpoints),
+        "micro_batch": ticket.run.train.prompts_per_pass,
     }
     attempt = ledger.begin_attempt(ticket.config, ticket.seed, began)
-    tune.report({"phase": "start", "step": 0, "attempt": attempt})
+    tune.report({"phase": "start", "step": 0, "attempt": attempt, "micro_batch": began["micro_batch"]})
     end: dict[str, Any] = {}
     try:
-        if ticket.run.train.workers == 1:
-            torch.set_num_threads(max(1, int(ticket.cpus_per_worker)))
-            run_seed(ticket, lambda record: tune.report(dict(record)))
-        else:
-            _run_workers(ticket)
+        _run(ticket)
     except Exception as fault:
-        kind = fault.kind if isinstance(fault, ParError) else FailureKind.WORKER_DIED
+        kind = kind_of(fault)
+        smaller = smaller_pass(ticket.run) if kind is FailureKind.OOM_GPU else None
         end = {"failure": kind, "message": str(fault), "traceback": traceback.format_exc()}
-        raise
+        if smaller is None:
+            raise
+        end["next_micro_batch"] = smaller
+        return smaller
     finally:
         ledger.end_attempt(ticket.config, ticket.seed, attempt, {"end": _now(), **end})
+    return None
+
+
+def _run(ticket: Ticket) -> None:
+    if ticket.run.train.workers > 1:
+        _run_workers(ticket)
+    else:
+        torch.set_num_threads(max(1, int(ticket.cpus_per_worker)))
+        run_seed(ticket, lambda record: tune.report(dict(record)))
 
 
 def _run_workers(ticket: Ticket) -> None:

@@ -12,16 +12,20 @@ import pyarrow.parquet as pq
 from par import metrics as m
 from par.config import RunConfig
 from par.errors import DivergedError
-from par.evaluation.accuracy import DepthCurve, depth_curve
+from par.evaluation.accuracy import DepthCurve, batch_drift, depth_curve
 from par.evaluation.extrapolation import extrapolation, extrapolation_auc, full_state_at
 from par.evaluation.halting import HaltingCurve, halting_curve
+from par.evaluation.tally import Tally
 from par.metrics import Metric
+from par.model.cost import step_flops
+from par.model.memory import evaluation_prompts
 from par.study.ledger import ACCURACY, HALTING, HISTORY, SeedResult
 from par.tasks.groups import parse_task
 from par.tasks.streams import evaluation_hash
 from par.training import checkpoint
 from par.training.loop import StepReport, Trainer
 from par.training.parallel import data_mesh, workers
+from par.training.speed import matrix_peak, peak_memory_gib
 from ray_jobs.ticket import Ticket
 
 Report = Callable[[Mapping[str, Any]], None]
@@ -34,15 +38,15 @@ def run_seed(ticket: Ticket, report: Report) -> SeedResult:
     result: G = 0 with its failure kind.
     """
     run, ledger = ticket.run, ticket.ledger()
-    trainer = Trainer(run, data_mesh())
+    trainer = Trainer(run, data_mesh(run.train.precision))
     history = checkpoint.resume(trainer, ticket.checkpoints)
     files: dict[str, bytes] = {}
     try:
         for row in _train(trainer, ticket.checkpoints, history):
             report({"phase": "train", **row})
-        curve = _evaluate(trainer, report)
+        curve = _evaluate(trainer, ticket.checkpoints / "evaluation.json", report)
         files[ACCURACY] = to_parquet(list(curve_rows(curve)))
-        metrics = seed_metrics(run, curve)
+        metrics = seed_metrics(run, curve) | _evaluation_facts(trainer)
         if run.halting.mode == "learned":
             halting = _evaluate_halting(trainer)
             files[HALTING] = to_parquet(list(curve_rows(halting)))
@@ -61,13 +65,14 @@ def run_seed(ticket: Ticket, report: Report) -> SeedResult:
 def _train(trainer: Trainer, folder: Path, history: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Run to the last step; yield a record per report, append it to ``history``, commit checkpoints."""
     train = trainer.run.train
+    peak = matrix_peak(trainer.device, train.precision)
     recent: list[StepReport] = []
     steps = trainer.steps()
     while (step := _next(steps, recent, history)) is not None:
         recent.append(step)
         commits = step.step % train.checkpoint_every == 0 or step.step == train.steps
         if step.step % train.report_every == 0 or commits:
-            history.append(_record(recent))
+            history.append(_record(recent) | _speed(trainer, recent, peak))
             yield history[-1]
             recent = []
         if commits:
@@ -98,13 +103,36 @@ def _record(reports: list[StepReport]) -> dict[str, Any]:
     return {"step": reports[-1].step, **{metric.name: value for metric, value in values.items()}}
 
 
-def _evaluate(trainer: Trainer, report: Report) -> DepthCurve:
-    def progress(done: int, total: int) -> None:
-        report({"phase": "evaluate", "step": trainer.step, "batch": done, "batches": total})
+def _speed(trainer: Trainer, reports: list[StepReport], peak: float) -> dict[str, float]:
+    """What the steps cost beside what the device can do, per worker."""
+    flops = sum(step_flops(trainer.run, report.step - 1) for report in reports) / trainer.run.train.workers
+    rate = flops / sum(report.seconds for report in reports)
+    memory = peak_memory_gib(trainer.device)
+    return {m.FLOPS.name: rate, m.UTILISATION.name: rate / peak, m.PEAK_MEMORY.name: memory}
 
-    return depth_curve(
-        trainer.model, parse_task(trainer.run.task.name), trainer.rendering, **_grid(trainer), progress=progress
-    )
+
+def _evaluate(trainer: Trainer, kept: Path, report: Report) -> DepthCurve:
+    """Read the depth grid; an evaluation of the same weights that was interrupted goes on from its last batch."""
+    run = trainer.run
+    owner = {"fingerprint": run.fingerprint(), "seed": run.seed, "step": trainer.step}
+
+    def keep(tally: Tally) -> None:
+        if workers(trainer.mesh)[0] == 0:
+            tally.save(kept, owner)
+        report(
+            {"phase": "evaluate", "step": trainer.step, "prompts": tally.prompts, "sequences": run.evaluation.sequences}
+        )
+
+    begun = Tally.load(kept, owner, len(run.tested_depths()))
+    task = parse_task(run.task.name)
+    return depth_curve(trainer.model, task, trainer.rendering, **_grid(trainer), begun=begun, keep=keep)
+
+
+def _evaluation_facts(trainer: Trainer) -> dict[str, float]:
+    """How the accuracies were computed, and how much that could matter to them."""
+    grid = {key: value for key, value in _grid(trainer).items() if key in ("depths", "step_size", "batch_size")}
+    drift = batch_drift(trainer.model, parse_task(trainer.run.task.name), trainer.rendering, **grid)
+    return {m.BATCH_DRIFT.name: drift, m.EVALUATION_PROMPTS.name: float(grid["batch_size"])}
 
 
 def _evaluate_halting(trainer: Trainer) -> HaltingCurve:
@@ -123,7 +151,7 @@ def _grid(trainer: Trainer) -> dict[str, Any]:
         "depths": run.tested_depths(),
         "step_size": run.recurrence.step_size,
         "sequences": run.evaluation.sequences,
-        "batch_size": run.evaluation.batch_size,
+        "batch_size": evaluation_prompts(run),
         "mesh": trainer.mesh,
     }
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from par.config import RunConfig, known_keys, nest
+from par.config import RunConfig
+from par.dotted import known_keys, nest
 from par.errors import ConfigError
 from par.model.backbones import BACKBONES
 from par.testing import TINY, tiny_run
@@ -48,6 +49,10 @@ OTHER: dict[str, Any] = {
     "train.branches.boxes": "one",
     "train.branches.prefixes": 2,
     "train.workers": 2,
+    "train.precision": "bf16",
+    "train.attention": "flex",
+    "train.activation_checkpointing": True,
+    "train.compile": True,
     "train.checkpoint_every": 7,
     "train.report_every": 7,
     "optim.matrices": "muon",
@@ -70,17 +75,21 @@ OTHER: dict[str, Any] = {
     "halting.m": 9,
     "evaluation.sequences": 64,
     "evaluation.batch_size": 32,
+    "evaluation.memory_gib": 1.0,
     "evaluation.depths": (8, 16),
     "seed": 1,
 }
 """For every setting, a value other than that of BASE."""
 
-SEED_OR_HOW = {"seed", "train.workers", "train.micro_batch", "train.checkpoint_every", "train.report_every"}
+SEED_OR_HOW = {
+    "seed", "train.workers", "train.micro_batch", "train.attention", "train.activation_checkpointing", "train.compile",
+    "train.checkpoint_every", "train.report_every",
+}  # fmt: skip
 
 
 def test_every_setting_is_listed():
     """The keys that can be set, those that a run prints and those that this file changes are the same."""
-    assert set(known_keys()) == set(RunConfig().dotted()) == set(OTHER)
+    assert set(known_keys(RunConfig)) == set(RunConfig().dotted()) == set(OTHER)
 
 
 @pytest.mark.parametrize("key", OTHER)
@@ -118,7 +127,7 @@ def test_every_default_is_valid():
     assert RunConfig.from_dotted({}) == RunConfig()
     for backbone in BACKBONES:
         assert RunConfig.from_dotted({"backbone": backbone}).backbone == backbone
-    assert set(TINY) <= set(known_keys())
+    assert set(TINY) <= set(known_keys(RunConfig))
     assert tiny_run().train.steps == TINY["train.steps"]
 
 

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
-from par.model.looped import Iterations, LoopedModel
+from par.evaluation.tally import Tally
+from par.model.looped import LoopedModel
 from par.model.packing import Branches, pack
+from par.model.recurrence import Iterations
 from par.tasks.groups import GroupTask
 from par.tasks.prompts import Rendering
 from par.tasks.streams import EVALUATION_SEED, Split, examples
@@ -49,7 +51,7 @@ class Reader:
         self.device = next(model.parameters()).device
 
     def logits(self, indices: np.ndarray, plan: Iterations) -> tuple[Tensor, Tensor]:
-        """Logits (K, B, N, C) after each kept iteration, and the right candidates (B, N); the deepest branches first."""
+        """Logits (K, B, N, C) after each kept iteration, and the right candidates (B, N), deepest branches first."""
         drawn = examples(self.task, seed=EVALUATION_SEED, split=Split.TEST, indices=indices, depth=max(self.depths))
         prompts = self.rendering.render(drawn)
         branches = Branches.all_boxes(np.tile(np.array(self.depths[::-1]), (len(indices), 1)), self.task.boxes)
@@ -62,15 +64,17 @@ class Reader:
         return values_BN.unflatten(-1, (len(self.depths), self.task.boxes)).flip(1)
 
 
-def frozen_batches(sequences: int, batch_size: int, mesh: DeviceMesh | None) -> Iterator[np.ndarray]:
-    """Yield this worker's batches of prompt indices; the workers take turns and have equally many.
+def frozen_batches(
+    sequences: int, batch_size: int, mesh: DeviceMesh | None, begin: int = 0
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield how many prompts are read after the turn, and this worker's batch of indices in it, from ``begin`` on.
 
-    The last ones reach beyond ``sequences`` to keep the batch size; whoever counts leaves those prompts out.
+    The last batches reach beyond ``sequences`` to keep their size; whoever counts leaves those prompts out.
     """
     rank, size = workers(mesh)
-    for turn in range(ceil(ceil(sequences / batch_size) / size)):
-        first = (turn * size + rank) * batch_size
-        yield np.arange(first, first + batch_size)
+    for first in range(begin, sequences, size * batch_size):
+        own = first + rank * batch_size
+        yield min(first + size * batch_size, sequences), np.arange(own, own + batch_size)
 
 
 @torch.no_grad()
@@ -84,27 +88,49 @@ def depth_curve(
     sequences: int,
     batch_size: int,
     mesh: DeviceMesh | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    begun: Tally | None = None,
+    keep: Callable[[Tally], None] = lambda tally: None,
 ) -> DepthCurve:
     """Read every depth d at iteration ceil(d / step_size) on the first ``sequences`` frozen test prompts.
 
-    ``progress`` is told (batches done, batches in all) of this worker.
+    ``keep`` is given the counts after every batch; an evaluation that is ``begun`` with one of them goes on from there.
     """
     reads_D = [ceil(depth / step_size) for depth in reversed(depths)]
     plan = Iterations.each_at(np.repeat(reads_D, task.boxes).tolist())
     reader = Reader(model, task, rendering, depths)
-    counts_2D = torch.zeros(2, len(depths), device=reader.device, dtype=torch.long)
-    batches = list(frozen_batches(sequences, batch_size, mesh))
-    for number, indices in enumerate(batches, start=1):
+    tally = begun or Tally.empty(len(depths))
+    for prompts, indices in frozen_batches(sequences, batch_size, mesh, tally.prompts):
         logits_1BNC, targets_BN = reader.logits(indices, plan)
         right_BDX = reader.by_depth(logits_1BNC[0].argmax(-1) == targets_BN)
         right_BDX = right_BDX[torch.from_numpy(indices < sequences).to(reader.device)]
-        counts_2D += torch.stack([right_BDX.sum((0, 2)), right_BDX.all(-1).sum(0)])
-        progress(number, len(batches))
-    single_D, full_D = summed(counts_2D, mesh).tolist()
+        counts_2D = torch.stack([right_BDX.sum((0, 2)), right_BDX.all(-1).sum(0)])
+        tally = tally.plus(prompts, *summed(counts_2D, mesh).tolist())
+        keep(tally)
     return DepthCurve(
         depths=tuple(depths),
-        single_query=tuple(right / (sequences * task.boxes) for right in single_D),
-        full_state=tuple(right / sequences for right in full_D),
+        single_query=tuple(right / (sequences * task.boxes) for right in tally.single_D),
+        full_state=tuple(right / sequences for right in tally.full_D),
         sequences=sequences,
     )
+
+
+@torch.no_grad()
+def batch_drift(
+    model: LoopedModel,
+    task: GroupTask,
+    rendering: Rendering,
+    *,
+    depths: Sequence[int],
+    step_size: int,
+    batch_size: int,
+) -> float:
+    """How far the logits of the first test prompt move when it is read alone instead of with a batch: the largest.
+
+    Zero in exact arithmetic; what is left is the rounding of the kernels that the device takes for either size.
+    """
+    reads_D = [ceil(depth / step_size) for depth in reversed(depths)]
+    plan = Iterations.each_at(np.repeat(reads_D, task.boxes).tolist())
+    reader = Reader(model, task, rendering, depths)
+    alone_1BNC, _ = reader.logits(np.arange(1), plan)
+    together_1BNC, _ = reader.logits(np.arange(batch_size), plan)
+    return float((alone_1BNC[:, 0] - together_1BNC[:, 0]).abs().max())

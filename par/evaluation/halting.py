@@ -13,7 +13,8 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from par.config import HaltingConfig
 from par.evaluation.accuracy import Reader, frozen_batches
-from par.model.looped import Iterations, LoopedModel
+from par.model.looped import LoopedModel
+from par.model.recurrence import Iterations
 from par.tasks.groups import GroupTask
 from par.tasks.prompts import Rendering
 from par.training.parallel import summed
@@ -66,7 +67,7 @@ def halting_curve(
     plan = Iterations(count=last, keep=tuple(range(1, last + 1)))
     reader = Reader(model, task, rendering, depths, extra_candidates=(rendering.yes, rendering.no))
     counts_4D = torch.zeros(4, len(depths), device=reader.device, dtype=torch.long)
-    for indices in frozen_batches(sequences, batch_size, mesh):
+    for _, indices in frozen_batches(sequences, batch_size, mesh):
         logits_KBNC, targets_BN = reader.logits(indices, plan)
         p_yes_KBN = logits_KBNC[..., -2:].softmax(-1)[..., 0]
         halted_BN = first_firing(p_yes_KBN.flatten(1), rule).view_as(targets_BN)

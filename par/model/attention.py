@@ -4,14 +4,15 @@ No kind of visibility here holds a (T, T) mask: the prefix is causal, and only b
 Dimension letters: B prompts, A heads, T tokens, P prefix tokens, N branches, Q = N·L branch tokens, D head width.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 from transformers import AttentionInterface, PreTrainedModel
-from transformers.integrations.flex_attention import compile_friendly_flex_attention
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from par.model.layout import Layout
@@ -34,7 +35,14 @@ def use_packed_attention(parent: PreTrainedModel) -> None:
 
 
 def _attend(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Visibility, *, scaling: float, **_: Any
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Visibility,
+    *,
+    scaling: float,
+    **_: Any,
 ) -> tuple[Tensor, None]:
     return attention_mask.attend(module, query, key, value, scaling), None
 
@@ -67,7 +75,7 @@ class PrefixAndBranches:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """All tokens in one FlexAttention kernel that skips blocks nobody sees. For GPUs; elsewhere it is a slow reference."""
+    """All tokens in one FlexAttention kernel that skips blocks nobody sees. For GPUs; elsewhere a slow reference."""
 
     mask: BlockMask
 
@@ -76,17 +84,14 @@ class Blocks:
         """Build it; the type of the states does not matter."""
         B, T = layout.ends_BN.shape[0], layout.tokens
         device = layout.ends_BN.device
-        build = torch.compile(create_block_mask) if device.type == "cuda" else create_block_mask
-        return cls(build(layout.sees, B, None, T, T, device=device))  # pyright: ignore[reportArgumentType]
+        build = _on(device, create_block_mask)
+        return cls(build(lambda b, h, q, k: layout.sees(b, q, k), B, None, T, T, device=device))
 
     def attend(self, layer: nn.Module, q_BATD: Tensor, k_BATD: Tensor, v_BATD: Tensor, scaling: float) -> Tensor:
         """One call of the kernel."""
         grouped = q_BATD.shape[1] != k_BATD.shape[1]
-        out_BATD = compile_friendly_flex_attention(
-            q_BATD, k_BATD, v_BATD, training=True, block_mask=self.mask, scale=scaling, enable_gqa=grouped
-        )
-        assert isinstance(out_BATD, Tensor)
-        return out_BATD.transpose(1, 2)
+        kernel = _on(q_BATD.device, flex_attention)
+        return kernel(q_BATD, k_BATD, v_BATD, block_mask=self.mask, scale=scaling, enable_gqa=grouped).transpose(1, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +130,12 @@ class Keys:
 
 KERNELS = {"split": PrefixAndBranches, "flex": Blocks}
 """How the attention of a whole packed prompt is computed; the numbers are the same."""
+
+
+@cache
+def _on(device: torch.device, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as it runs well on a device: FlexAttention is fast only when compiled, which needs a GPU."""
+    return torch.compile(function) if device.type == "cuda" else function
 
 
 def additive(visible_BQT: Tensor, dtype: torch.dtype) -> Tensor:

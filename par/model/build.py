@@ -16,15 +16,21 @@ def build_rendering(run: RunConfig) -> Rendering:
 
 
 def build_model(run: RunConfig, rendering: Rendering, *, seed: int) -> LoopedModel:
-    """The looped model with pretrained or random fp32 weights; ``seed`` decides random ones."""
+    """The looped model with pretrained or random fp32 weights; ``seed`` decides random ones.
+
+    ``train.compile`` is left to the caller: sharding comes before it.
+    """
     backbone = BACKBONES[run.backbone]
     if backbone.source is None:
         parent = random_parent(backbone, rendering.vocabulary_size, seed)
     else:
         parent = pretrained_parent(backbone.source)
-    return LoopedModel(
+    model = LoopedModel(
         parent,
         split=run.recurrence.split,
         anchor=run.recurrence.anchor == "first",
         adapter_init=run.recurrence.adapter_init,
     )
+    model.kernel = run.train.attention
+    model.recurrence.recompute = run.train.activation_checkpointing
+    return model

@@ -1,23 +1,31 @@
-"""What a run costs before it is run: parameters, FLOPs, bytes. Loads without torch.
+"""What a run costs before it is run: FLOPs of a step and of a seed. Loads without torch.
 
-Counts matrix products only (2 FLOPs per multiply-add); a backward pass counts twice its forward pass.
+Counts matrix products only (2 FLOPs per multiply-add), those of attention for all pairs of tokens that a kernel is
+given, hidden ones included, as FLOP counters do. A backward pass counts twice its forward pass: the scores that fused
+attention computes again there are not counted, what activation checkpointing computes again is.
 """
 
 from dataclasses import dataclass
-from functools import cache
 from math import ceil
 from statistics import fmean
 
 from par.config import RunConfig
 from par.model.backbones import BACKBONES, Backbone, split_layers
+from par.model.memory import Memory, evaluation_prompts, memory
+from par.model.sizes import (
+    Tokens,
+    adapter_entries,
+    key_entries,
+    layer_entries,
+    parameters,
+    query_entries,
+    tested_tokens,
+    trained_tokens,
+)
 from par.tasks.groups import parse_task
-from par.tasks.prompts import open_rendering
-from par.tasks.streams import Split, examples
 from par.training.depth import answered_iterations, draw_depth
 from par.training.halting import extra_negative
 
-BYTES_PER_PARAMETER = 12
-"""fp32 weight and the two moments of AdamW, in memory and in a checkpoint."""
 SAMPLED_STEPS = 200
 """Steps whose depth is drawn to find the mean cost."""
 
@@ -30,6 +38,8 @@ class Cost:
     train_flops: float
     evaluation_flops: float
     checkpoint_bytes: int
+    memory: Memory
+    """Of each worker."""
 
     @property
     def flops(self) -> float:
@@ -37,79 +47,93 @@ class Cost:
         return self.train_flops + self.evaluation_flops
 
 
-def layer_parameters(backbone: Backbone) -> int:
-    """Matrix entries of one decoder layer."""
-    b = backbone
-    attention = b.hidden * b.head_dim * (b.heads + 2 * b.kv_heads) + b.heads * b.head_dim * b.hidden
-    return attention + 3 * b.hidden * b.ffn
-
-
 def seed_cost(run: RunConfig) -> Cost:
-    """Estimate the cost of one seed; FLOPs are a mean over the depth schedule.
-
-    The tokens of a text are those of the task's own words, which a pretrained tokenizer splits hardly otherwise.
-    """
-    backbone = BACKBONES[run.backbone]
+    """Estimate the cost of one seed; FLOPs are a mean over the depth schedule."""
     stride = max(1, run.train.steps // SAMPLED_STEPS)
-    per_prompt = fmean(_train_prompt(run, step) for step in range(0, run.train.steps, stride))
-    layers = backbone.layers * layer_parameters(backbone) + 2 * backbone.hidden**2
-    parameters = layers + (backbone.vocabulary or 0) * backbone.hidden * (1 if backbone.tied else 2)
+    per_step = fmean(step_flops(run, step) for step in range(0, run.train.steps, stride))
+    needed = memory(run)
     return Cost(
-        parameters=parameters,
-        train_flops=run.train.steps * run.train.batch_size * per_prompt,
-        evaluation_flops=run.evaluation.sequences * _evaluation_prompt(run),
-        checkpoint_bytes=BYTES_PER_PARAMETER * parameters,
+        parameters=parameters(run),
+        train_flops=run.train.steps * per_step,
+        evaluation_flops=_evaluated_prompts(run) * _evaluation_prompt(run),
+        checkpoint_bytes=run.train.workers * (needed.parameters + needed.optimizer),
+        memory=needed,
     )
+
+
+def step_flops(run: RunConfig, step: int) -> float:
+    """FLOPs of one optimizer step, all prompts of all workers; cheap once prompts of its depth have been measured."""
+    depth = draw_depth(run, step)
+    reads = len(answered_iterations(run, depth.iterations))
+    reads += extra_negative(run, step, depth.iterations) is not None
+    return run.train.batch_size * _train_prompt(run, depth.operations, depth.iterations, reads)
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """FLOPs of one forward pass of each part over one prompt of ``tokens``."""
+    """FLOPs of one forward pass of each part over one prompt."""
 
     prelude: float
     iteration: float
     input: float
     """The adapter's product with e, once per pass."""
     coda: float
+    """Less the following."""
+    unread: float
+    """Projections in the coda whose result nobody reads: they have no backward pass."""
 
     @classmethod
-    def of(cls, run: RunConfig, tokens: int) -> "_Parts":
+    def of(cls, run: RunConfig, tokens: Tokens) -> "_Parts":
         backbone = BACKBONES[run.backbone]
         split = split_layers(backbone.layers, run.recurrence.split)
-        layer = tokens * (2 * layer_parameters(backbone) + 4 * tokens * backbone.heads * backbone.head_dim)
-        adapter = tokens * 2 * backbone.hidden**2
-        return cls(split.prelude * layer, split.core * layer + adapter, adapter, split.coda * layer)
+        layer, adapter = _layer(backbone, tokens), tokens.total * adapter_entries(backbone)
+        unread = 2 * (tokens.total * query_entries(backbone) + tokens.branches * key_entries(backbone))
+        coda = (split.coda - 1) * layer + _answer_layer(backbone, tokens)
+        return cls(split.prelude * layer, split.core * layer + adapter, adapter, coda, unread)
 
 
-@cache
-def _tokens(task: str, rendering: str, operations: int, branches: int, batch: int) -> int:
-    """Tokens of a packed prompt, padding included, as a batch of frozen prompts has them."""
-    group = parse_task(task)
-    drawn = examples(group, seed=0, split=Split.TEST, indices=range(batch), depth=operations)
-    prompts = open_rendering(group, rendering, 1).render(drawn)
-    return prompts.prefix_BP.shape[1] + branches * prompts.query_BNL.shape[2]
+def _layer(backbone: Backbone, tokens: Tokens) -> float:
+    """The prefix attends to itself, the branches to all."""
+    pairs = tokens.prefix**2 + tokens.asked * tokens.total
+    return 2 * tokens.total * layer_entries(backbone) + _attention(backbone, pairs)
 
 
-def _train_prompt(run: RunConfig, step: int) -> float:
-    depth = draw_depth(run, step)
-    boxes = parse_task(run.task.name).boxes if run.train.branches.boxes == "all" else 1
-    branches = run.train.branches.prefixes * boxes
-    batch = run.train.micro_batch or run.train.batch_size // run.train.workers
-    parts = _Parts.of(run, _tokens(run.task.name, run.task.rendering, depth.operations, branches, batch))
-    window = min(depth.iterations, run.recurrence.gradient_window)
-    reads = len(answered_iterations(run, depth.iterations))
-    reads += extra_negative(run, step, depth.iterations) is not None
+def _answer_layer(backbone: Backbone, tokens: Tokens) -> float:
+    """Keys and values of all tokens, all else of the answer rows only."""
+    rows = layer_entries(backbone) - key_entries(backbone)
+    products = 2 * (tokens.total * key_entries(backbone) + tokens.branches * rows)
+    return products + _attention(backbone, tokens.branches * tokens.total)
+
+
+def _attention(backbone: Backbone, pairs: int) -> float:
+    return 4 * pairs * backbone.heads * backbone.head_dim
+
+
+def _train_prompt(run: RunConfig, operations: int, iterations: int, reads: int) -> float:
+    parts = _Parts.of(run, trained_tokens(run, operations))
+    window = min(iterations, run.recurrence.gradient_window)
     with_gradient = parts.prelude + parts.input + window * parts.iteration + reads * parts.coda
-    return 3 * with_gradient + (depth.iterations - window) * parts.iteration
+    again = window if run.train.activation_checkpointing else 0
+    return 3 * with_gradient + (iterations - window + again) * parts.iteration + reads * parts.unread
+
+
+def _evaluated_prompts(run: RunConfig) -> int:
+    """Prompts that all workers read: whole batches, equally many each."""
+    turn = evaluation_prompts(run) * run.train.workers
+    return ceil(run.evaluation.sequences / turn) * turn
 
 
 def _evaluation_prompt(run: RunConfig) -> float:
-    depths = run.tested_depths()
-    branches = parse_task(run.task.name).boxes * len(depths)
-    parts = _Parts.of(run, _tokens(run.task.name, run.task.rendering, max(depths), branches, run.evaluation.batch_size))
-    reads = {ceil(depth / run.recurrence.step_size) for depth in depths}
-    known = parts.prelude + parts.input + max(reads) * parts.iteration + len(reads) * parts.coda
+    """The depth curve, where branches leave once they are read, and the halting curve, where all stay."""
+    tokens, boxes = tested_tokens(run), parse_task(run.task.name).boxes
+    whole = _Parts.of(run, tokens)
+    reads = [ceil(depth / run.recurrence.step_size) for depth in run.tested_depths()]
+    flops, done = whole.prelude + whole.input, 0
+    for read in sorted(set(reads)):
+        flops += (read - done) * _Parts.of(run, tokens.of(boxes * sum(own >= read for own in reads))).iteration
+        answered = _Parts.of(run, tokens.of(boxes * reads.count(read)))
+        flops, done = flops + answered.coda + answered.unread, read
     if run.halting.mode == "forced":
-        return known
+        return flops
     last = max(reads) + run.halting.m
-    return known + parts.prelude + parts.input + last * (parts.iteration + parts.coda)
+    return flops + whole.prelude + whole.input + last * (whole.iteration + whole.coda + whole.unread)

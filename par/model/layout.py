@@ -1,7 +1,7 @@
 """Where the tokens of packed prompts lie and who sees whom.
 
-A prompt is its prefix of P tokens, then N branches of L tokens. The prefix is causal; a branch sees the prefix up to its
-own end, and itself causally.
+A prompt is its prefix of P tokens, then N branches of L tokens. The prefix is causal; a branch sees the prefix up to
+its own end, and itself causally.
 Dimension letters: B prompts, P prefix tokens, N branches, L query tokens, Q = N·L, T = P + Q.
 """
 
@@ -71,7 +71,7 @@ class Layout:
         own_QQ = (rows_Q[:, None] // L == rows_Q // L) & (rows_Q <= rows_Q[:, None])
         return torch.cat([prefix_BNP.repeat_interleave(L, dim=1), own_QQ.expand(B, -1, -1)], dim=2)
 
-    def sees(self, b: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    def sees(self, b: Tensor, query: Tensor, key: Tensor) -> Tensor:
         """The same rule for one pair of tokens, the prefix included, as FlexAttention asks for it."""
         P, L = self.prefix_tokens, self.query_tokens
         own_end = self.ends_BN[b, ((query - P) // L).clamp_min(0)]

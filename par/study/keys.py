@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from par.config import known_keys
+from par.config import RunConfig
+from par.dotted import known_keys
 from par.study.located import Located, did_you_mean
 
-KEYS = tuple(known_keys())
+KEYS = tuple(known_keys(RunConfig))
 OWN_PLACE = {
     "backbone": "list it under backbones, and remove it here",
     "seed": "seeds counts them for each configuration; remove it here",

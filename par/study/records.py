@@ -125,6 +125,10 @@ class ConfigState:
         """Results of the seeds that are done, by seed."""
         return {seed: state.result for seed, state in self.seeds.items() if state.result is not None}
 
+    def attempts(self, seed: int) -> tuple[Attempt, ...]:
+        """The lives of a seed so far, in order; none if it has not begun."""
+        return self.seeds[seed].attempts if seed in self.seeds else ()
+
 
 @dataclass(frozen=True, slots=True)
 class SweepState:

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from par.config import RunConfig
-from par.model.looped import Iterations
 from par.model.packing import Branches, Packed, pack
+from par.model.recurrence import Iterations
 from par.tasks.groups import GroupTask
 from par.tasks.prompts import Prompts, Rendering
 from par.tasks.streams import Split, examples
@@ -48,7 +48,7 @@ class Batches:
         """Yield the forward passes of one worker: its contiguous share of the global batch, in sample order."""
         depth, branches = self.depth(step), self._branches(step)
         share = self.run.train.batch_size // workers
-        size = self.run.train.micro_batch or share
+        size = self.run.train.prompts_per_pass
         answered = answered_iterations(self.run, depth.iterations)
         extra = extra_negative(self.run, step, depth.iterations)
         kept = answered if extra is None else (extra, *answered)

@@ -10,7 +10,7 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 
 from par.config import RunConfig
-from par.errors import DivergedError
+from par.errors import ConfigError, DivergedError
 from par.model.build import build_model, build_rendering
 from par.tasks.groups import parse_task
 from par.training.batches import Batches
@@ -52,12 +52,16 @@ class Trainer:
     def __init__(self, run: RunConfig, mesh: DeviceMesh | None = None) -> None:
         self.run, self.mesh, self.step = run, mesh, 0
         self.device = device_of_this_worker()
+        if run.train.attention == "flex" and self.device.type == "cpu":
+            raise ConfigError("train.attention=flex needs a GPU, there is none here: use train.attention=split")
         self.rendering = build_rendering(run)
         self.batches = Batches(run, parse_task(run.task.name), self.rendering)
         self.model = build_model(run, self.rendering, seed=integer_seed(Stream.INITIALISATION, run.seed)).to(
             self.device
         )
-        shard(self.model, mesh)
+        shard(self.model, mesh, run.train.precision)
+        if run.train.compile:
+            self.model.recurrence.compile_iteration()
         self.optimizers = build_optimizers(self.model, run.optim)
 
     def steps(self) -> Iterator[StepReport]:

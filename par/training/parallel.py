@@ -5,10 +5,14 @@ from contextlib import contextmanager
 
 import torch
 from torch import distributed as dist
+from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from par.model.looped import LoopedModel
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+"""Types of the computation, by the name in ``train.precision``."""
 
 
 def device_of_this_worker() -> torch.device:
@@ -16,24 +20,34 @@ def device_of_this_worker() -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
 
 
-def data_mesh() -> DeviceMesh | None:
-    """The mesh over all processes of the initialised group; None for a single process."""
-    if not dist.is_initialized() or dist.get_world_size() == 1:
+def data_mesh(precision: str = "fp32") -> DeviceMesh | None:
+    """The mesh over all processes of the initialised group; None for a single process in fp32.
+
+    In bf16 a single process is a mesh of one, as FSDP2 is what casts the weights: once per pass, not once per use.
+    """
+    device = device_of_this_worker().type
+    if not dist.is_initialized():
+        if precision == "fp32":
+            return None
+        backend = {"cpu": "gloo", "cuda": "nccl"}[device]
+        dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
+    if dist.get_world_size() == 1 and precision == "fp32":
         return None
-    return init_device_mesh(device_of_this_worker().type, (dist.get_world_size(),))
+    return init_device_mesh(device, (dist.get_world_size(),))
 
 
-def shard(model: LoopedModel, mesh: DeviceMesh | None) -> None:
-    """Shard the parameters in place over ``mesh``.
+def shard(model: LoopedModel, mesh: DeviceMesh | None, precision: str = "fp32") -> None:
+    """Shard the fp32 parameters in place over ``mesh``; gather them in the type of the computation, reduce in fp32.
 
     Units: embedding and head together (they may share a matrix), each prelude layer, the whole recurrence (so that its
     weights are gathered once however often it iterates), each coda layer, and what is left in the root.
     """
     if mesh is None:
         return
-    fully_shard([model.embed, model.head], mesh=mesh)
+    policy = MixedPrecisionPolicy(param_dtype=DTYPES[precision], reduce_dtype=torch.float32)
+    fully_shard([model.embed, model.head], mesh=mesh, mp_policy=policy)
     for unit in (*model.prelude, model.recurrence, *model.coda.layers, model.coda.answer, model):
-        fully_shard(unit, mesh=mesh)
+        fully_shard(unit, mesh=mesh, mp_policy=policy)
 
 
 @contextmanager

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from benchmarks import machine
 from benchmarks.__main__ import CASES, app
-from benchmarks.harness import TOLERANCE, Case, Result, Spread, Times, disagreement, store, take_times
+from benchmarks.harness import TOLERANCE, Case, Result, Spread, Target, Times, disagreement, store, take_times
 from benchmarks.machine import Hardware
 
 HARDWARE = Hardware(cpu="Some(R) CPU @ 2.0GHz", cores=2, ram_gib=7.5, gpu=None)
@@ -39,12 +40,14 @@ class FakeClock:
         return work
 
 
-def case(product=lambda: (1.0,), reference=lambda: (1.0,), *, name="a", answers=10) -> Case:
-    return Case(name=name, setting={"n": 5}, answers=answers, product=product, reference=reference)
+def case(product=lambda: (1.0,), reference=lambda: (1.0,), *, name="a", **more) -> Case:
+    wanted = {"amount": 10, "target": Target("≥", 3)} | more
+    return Case(name=name, setting={"n": 5}, product=product, reference=reference, **wanted)
 
 
-def result(name: str, product_s=(1.0, 2.0, 4.0), reference_s=(4.0, 8.0, 16.0)) -> Result:
-    return Result(case=case(name=name), disagreement=0.0, times=Times(product_s, reference_s))
+def result(name: str, product_s=(1.0, 2.0, 4.0), reference_s=(4.0, 8.0, 16.0), **more) -> Result:
+    times = Times(product_s, reference_s)
+    return Result(case=case(name=name, **more), disagreement=0.0, times=times, peak=200.0)
 
 
 @pytest.mark.parametrize(
@@ -66,11 +69,12 @@ def test_ways_take_turns_and_warm_ups_do_not_count():
 
 @given(st.lists(st.tuples(SECONDS, SECONDS, SECONDS), min_size=1, max_size=8))
 def test_a_shared_load_does_not_move_the_ratio(pairs):
-    """If a load slows both calls of a pair by the same factor, whatever it is for each pair, the ratio stays."""
+    """If a load slows both calls of a pair by the same factor, whatever it is for each pair, both ratios stay."""
     product_s, reference_s, loads = zip(*pairs, strict=True)
     loaded = Times(*(tuple(s * load for s, load in zip(way, loads, strict=True)) for way in (product_s, reference_s)))
-    still, moved = Times(product_s, reference_s).ratio, loaded.ratio
-    assert (moved.low, moved.median, moved.high) == pytest.approx((still.low, still.median, still.high))
+    unloaded = Times(product_s, reference_s)
+    for still, moved in ((unloaded.speed_up, loaded.speed_up), (unloaded.overhead, loaded.overhead)):
+        assert (moved.low, moved.median, moved.high) == pytest.approx((still.low, still.median, still.high))
 
 
 def test_rates_and_ratio_of_known_times():
@@ -78,7 +82,39 @@ def test_rates_and_ratio_of_known_times():
     measured = result("a")
     assert measured.product == Spread(5.0, 3.75, 7.5)
     assert measured.reference == Spread(1.25, 0.9375, 1.875)
-    assert measured.times.ratio == Spread(4.0, 4.0, 4.0)
+    assert measured.ratio == Spread(4.0, 4.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("target", "ratio", "met"),
+    [
+        (Target("≥", 4.0), 4.0, True), (Target("≥", 4.1), 4.0, False),
+        (Target("≤", 0.25), 0.25, True), (Target("≤", 0.2), 0.25, False),
+    ],
+)  # fmt: skip
+def test_a_target_says_which_way_the_ratio_goes(target, ratio, met):
+    """At least: reference over product, more is better. At most: product over reference, less is. The limit is met."""
+    record = result("a", target=target).record()
+    assert record["ratio"]["median"] == ratio
+    assert record["ratio_target"] == str(target)
+    assert record["ratio_target_met"] is met
+
+
+def test_utilisation_is_the_share_of_the_peak():
+    """100 FLOPs in 1, 2 and 4 s are 50 FLOP/s in the median, a quarter of a peak of 200; without FLOPs there is none."""
+    measured = result("a", flops=100.0)
+    assert measured.rate == Spread(50.0, 37.5, 75.0)
+    assert measured.utilisation == Spread(0.25, 0.1875, 0.375)
+    assert measured.record()["utilisation_target_met"] is False
+    assert result("a").utilisation is None
+    assert "utilisation" not in result("a").record()
+
+
+def test_the_peak_is_that_of_the_fastest_product(monkeypatch):
+    """Products of two 10 x 10 matrices, 2000 FLOPs each, in 4, 1 and 2 s: 2000 FLOP/s."""
+    ticks = iter([0.0, 4.0, 10.0, 11.0, 20.0, 22.0])
+    monkeypatch.setattr(machine, "device_clock", lambda: next(ticks))
+    assert machine.matmul_peak(size=10, tries=3) == 2000
 
 
 @pytest.mark.parametrize(
@@ -92,6 +128,13 @@ def test_different_results_are_not_timed(difference, refused):
             disagreement(apart)
     else:
         assert disagreement(apart) == pytest.approx(difference)
+
+
+def test_nothing_to_compare_is_no_agreement():
+    """Work without numbers has no disagreement at all; numbers on one side only are an error, never agreement."""
+    assert disagreement(case(tuple, tuple)) is None
+    with pytest.raises(ValueError, match="differ"):
+        disagreement(case(tuple, lambda: (1.0,)))
 
 
 def test_a_case_left_out_keeps_its_record(tmp_path):

@@ -1,5 +1,6 @@
 """The reference of the benchmarks gives what the product gives; only then does their ratio mean anything."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -7,12 +8,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import evaluation, train_step
+from benchmarks import core_iteration, evaluation, train_step
 from benchmarks.reference import PlainTrainer, Questions, candidate_log_probabilities, loop, plain_curve, progress_loss
+from benchmarks.wide import WIDE, registered
 from par.evaluation.accuracy import Reader, depth_curve
 from par.model.backbones import BACKBONES
-from par.model.looped import Iterations, LoopedModel
+from par.model.looped import LoopedModel
+from par.model.recurrence import Iterations
 from par.model.weights import random_parent
 from par.tasks.groups import parse_task
 from par.tasks.prompts import open_rendering
@@ -120,8 +124,8 @@ def test_every_answer_is_the_products():
         questions = Questions.about(rendering.render(drawn), range(TASK.boxes))
         [logits_QTV] = loop(subject, questions, iterations=depth, read_last=1)
         found_XBC = candidate_log_probabilities(logits_QTV, questions).unflatten(0, (TASK.boxes, len(indices)))
-        wanted_BXC = logits_KBNC[number].unflatten(1, (len(DEPTHS), TASK.boxes))[:, number].log_softmax(-1)
-        torch.testing.assert_close(found_XBC.transpose(0, 1), wanted_BXC, atol=1e-5, rtol=0)
+        wanted_BDXC = logits_KBNC[number].unflatten(1, (len(DEPTHS), TASK.boxes)).flip(1).log_softmax(-1)
+        torch.testing.assert_close(found_XBC.transpose(0, 1), wanted_BDXC[:, number], atol=1e-5, rtol=0)
 
 
 @torch.no_grad()
@@ -141,9 +145,31 @@ def test_padded_prompts_are_refused():
         Questions.about(replace(prompts, length_B=np.array([4, 5])), [0])
 
 
-@pytest.mark.parametrize(("case", "answers"), [(train_step.case, 64 * 5 * 8), (evaluation.case, None)])
-def test_cases_count_their_answers(case, answers):
+@pytest.mark.parametrize(
+    ("case", "amount"),
+    [(train_step.case, 64 * 5 * 8), (train_step.wide_case, 8 * 5 * 8), (evaluation.case, 4 * 5 * 8)],
+)
+def test_cases_count_their_answers(case, amount):
     """A case's answers are its supervised or tested questions: prompts times boxes times iterations or depths."""
-    built = case()
-    setting = built.setting
-    assert built.answers == (answers or setting["evaluation.sequences"] * 5 * len(setting["depths"]))
+    assert case().amount == amount
+
+
+def test_bare_products_are_those_of_the_core():
+    """Every multiplication by a weight that the core's iterations do, the bare products do, and no other."""
+    core = core_iteration.case()
+    counts = [FlopCounterMode(display=False), FlopCounterMode(display=False)]
+    for count, work in zip(counts, (core.product, core.reference), strict=True):
+        with count:
+            work()
+    product, bare = (count.get_flop_counts()["Global"] for count in counts)
+    assert bare[torch.ops.aten.mm] == product[torch.ops.aten.mm] + product[torch.ops.aten.addmm]
+
+
+def test_a_backbone_of_the_benchmarks_is_not_shipped():
+    """The wide backbone can be named while a case is built, and not after, whether or not building failed."""
+    train_step.wide_case()
+    assert WIDE.name not in BACKBONES
+    with suppress(ZeroDivisionError), registered(WIDE):
+        assert BACKBONES[WIDE.name] is WIDE
+        raise ZeroDivisionError
+    assert WIDE.name not in BACKBONES

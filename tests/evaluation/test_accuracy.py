@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from par.evaluation.accuracy import DepthCurve, depth_curve
+from par.evaluation.accuracy import DepthCurve, batch_drift, depth_curve
+from par.evaluation.tally import Tally
 from par.model.build import build_model, build_rendering
-from par.model.looped import Iterations, LoopedModel
+from par.model.looped import LoopedModel
 from par.model.packing import Branches, Packed, pack
+from par.model.recurrence import Iterations
 from par.tasks.groups import GroupTask, parse_task, states
 from par.tasks.prompts import CompactRendering, Rendering
 from par.tasks.streams import Split, examples
@@ -141,11 +143,12 @@ def test_evaluation_leaves_no_gradient():
     assert all(p.grad is None and torch.equal(p, before[name]) for name, p in model.named_parameters())
 
 
-def test_progress_is_told_batch_by_batch():
-    """After each batch the listener hears how many of how many are done."""
-    heard: list[tuple[int, int]] = []
-    measure(*tiny(), progress=lambda done, total: heard.append((done, total)))
-    assert heard == [(1, 3), (2, 3), (3, 3)]
+def test_counts_are_told_batch_by_batch():
+    """After each batch the listener gets the counts so far."""
+    heard: list[Tally] = []
+    curve = measure(*tiny(), keep=heard.append)
+    assert [tally.prompts for tally in heard] == [5, 10, 13]
+    assert [right / 13 for right in heard[-1].full_D] == list(curve.full_state)
 
 
 def measure_sharded(rank: int, out: Path) -> None:
@@ -164,3 +167,52 @@ def test_two_workers_measure_what_one_does(tmp_path):
     wanted = measure(*tiny())
     for rank in (0, 1):
         assert torch.load(tmp_path / f"{rank}.pt", weights_only=False) == [wanted, wanted]
+
+
+class Stopped(Exception):
+    """Raised where a test stops an evaluation."""
+
+
+@pytest.mark.parametrize("stop_after", [1, 2])
+def test_an_interrupted_evaluation_goes_on_from_its_last_batch(tmp_path, stop_after):
+    """Stopped after any batch and begun with the saved counts, it ends with the same curve and reads no batch twice."""
+    model, task, words = tiny()
+    owner, path, tallies = {"step": 20}, tmp_path / "evaluation.json", []
+
+    def keep(tally: Tally) -> None:
+        tallies.append(tally.prompts)
+        tally.save(path, owner)
+        if len(tallies) == stop_after:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        measure(model, task, words, keep=keep)
+    begun = Tally.load(path, owner, len(DEPTHS))
+    again = measure(model, task, words, begun=begun, keep=keep)
+    assert tallies == [5, 10, 13]
+    assert again == measure(model, task, words)
+    assert Tally.load(path, {"step": 21}, len(DEPTHS)) == Tally.empty(len(DEPTHS))
+
+
+@pytest.mark.parametrize("name", ["swap-s3", "s4-full"])
+def test_accuracy_does_not_depend_on_the_batch(name):
+    """Whatever the number of prompts per pass, every accuracy is the same; the drift of the logits is rounding."""
+    model, task, words = tiny("text", name)
+    one, *others = (measure(model, task, words, batch_size=size) for size in (1, 4, 16))
+    assert all(other == one for other in others)
+    grid = {"depths": DEPTHS, "step_size": 1, "batch_size": 16}
+    assert 0 <= batch_drift(model, task, words, **grid) < 1e-4
+
+
+def test_drift_between_batches_is_measured():
+    """A model whose answers depend on the size of its batch has that difference as its drift."""
+    task = parse_task("swap-s4")
+    words = CompactRendering(task, 3)
+
+    class Leaky(Oracle):
+        def forward(self, packed: Packed, plan: Iterations) -> tuple[Tensor, Tensor]:
+            logits, drift = super().forward(packed, plan)
+            return logits + 0.25 * len(packed.ids_BT), drift
+
+    grid = {"depths": DEPTHS, "step_size": 1, "batch_size": 9}
+    assert batch_drift(Leaky(task, words), task, words, **grid) == pytest.approx(0.25 * 8)

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from par.model.anchor import anchor_rms, mean_drift, rms
+from par.model.context import Context
 from par.model.layout import Layout
-from par.model.looped import Context, Iterations, Recurrence
+from par.model.recurrence import Iterations, Recurrence
 
 B, T, H = 2, 3, 16
 PRECISION = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
@@ -32,7 +33,9 @@ def iterate(
 ) -> tuple[Tensor, Tensor]:
     """Every state (R, B, T, H) of a recurrence whose core multiplies the RMS by ``gain``, and the drift."""
     recurrence = Recurrence(nn.ModuleList([Linear(gain)]), H, anchor=anchor, adapter_init="state").to(e_BTH.dtype)
-    context = Context.of(torch.zeros(B, T, 2), torch.zeros(B, T, 2), Layout(T - 1, 1, torch.full((B, 1), T - 1)), "split")
+    context = Context.of(
+        torch.zeros(B, T, 2), torch.zeros(B, T, 2), Layout(T - 1, 1, torch.full((B, 1), T - 1)), "split"
+    )
     real_BT = torch.ones(B, T, dtype=torch.bool) if real_BT is None else real_BT
     plan = Iterations(count=count, keep=tuple(range(1, count + 1)), window=count)
     states, drift = recurrence(e_BTH, context, real_BT, plan)

@@ -1,9 +1,12 @@
 """The cost model against counted matrix products and counted parameters."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 from statistics import fmean
 
 import pytest
+import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from par.config import RunConfig
@@ -12,6 +15,8 @@ from par.evaluation.halting import halting_curve
 from par.model import cost
 from par.model.backbones import BACKBONES
 from par.model.build import build_model, build_rendering
+from par.model.memory import evaluation_prompts
+from par.model.sizes import layer_entries
 from par.tasks.groups import parse_task
 from par.testing import tiny_run
 from par.training.loop import Trainer
@@ -24,6 +29,8 @@ SETTINGS = {
     "micro-batches": {"train__micro_batch": 3},
     "learned halting": {"schedule__kind": "fixed", "schedule__iterations": 6, "halting__mode": "learned"},
     "split": {"recurrence__split": (1, 3, 2), "backbone": "six-layers"},
+    "checkpointing": {"train__activation_checkpointing": True, "backbone": "six-layers"},
+    "few at a time": {"evaluation__memory_gib": 1.5e-4, "evaluation__sequences": 3},
     "text, swap-s3": {"task__rendering": "text"},
     "text, a5": {"task__rendering": "text", "task__name": "a5"},
     "text, s4-full": {"task__rendering": "text", "task__name": "s4-full"},
@@ -41,6 +48,26 @@ def counted_run(settings: str) -> RunConfig:
     return tiny_run(**{"task__train_depth": 8, "train__steps": 200, "evaluation__depths": (8, 16)} | SETTINGS[settings])
 
 
+def fused(query, key, *_, out_shape=None, **__) -> int:
+    """The two products of the fused kernel over all pairs of its tokens, hidden ones included."""
+    return 4 * prod(query) * key[2]
+
+
+def fused_backward(_, query, key, *__, out_shape=None, **___) -> int:
+    """Twice the forward pass: the scores that the kernel computes again are not counted."""
+    return 2 * fused(query, key)
+
+
+def counted(work: Callable[[], object]) -> int:
+    """Matrix products of ``work``, those of the CPU's fused attention included, which the counter does not know."""
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+    with FlopCounterMode(display=False, custom_mapping={kernel: fused, backward: fused_backward}) as counter:
+        work()
+    assert {kernel, backward} & counter.get_flop_counts()["Global"].keys()
+    return counter.get_total_flops()
+
+
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_training_flops_are_those_counted(settings):
     """The matrix products of a step, forward and backward, are counted to 2 %, whatever is drawn and asked.
@@ -49,17 +76,15 @@ def test_training_flops_are_those_counted(settings):
     """
     run = counted_run(settings)
     trainer = Trainer(run)
-    counted, estimated = [], []
+    found, estimated = [], []
     for step in range(16):
         trainer.step = step
-        with FlopCounterMode(display=False) as counter:
-            trainer._forward_backward()
-        counted.append(counter.get_total_flops())
-        estimated.append(run.train.batch_size * cost._train_prompt(run, step))
+        found.append(counted(trainer._forward_backward))
+        estimated.append(cost.step_flops(run, step))
     if run.task.name == "s4-full":
-        assert fmean(estimated) == pytest.approx(fmean(counted), rel=0.1)
+        assert fmean(estimated) == pytest.approx(fmean(found), rel=0.1)
     else:
-        assert estimated == pytest.approx(counted, rel=0.02)
+        assert estimated == pytest.approx(found, rel=0.02)
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
@@ -68,48 +93,52 @@ def test_evaluation_flops_are_those_counted(settings):
     run = counted_run(settings)
     rendering, task = build_rendering(run), parse_task(run.task.name)
     grid = {
-        "depths": (*run.short_grid(), *run.depth_grid()),
+        "depths": run.tested_depths(),
         "step_size": run.recurrence.step_size,
         "sequences": run.evaluation.sequences,
-        "batch_size": run.evaluation.batch_size,
+        "batch_size": evaluation_prompts(run),
     }
     model = build_model(run, rendering, seed=0)
-    with FlopCounterMode(display=False) as counter:
-        depth_curve(model, task, rendering, **grid)
-        if run.halting.mode == "learned":
-            halting_curve(model, task, rendering, run.halting, **grid)
-    assert cost.seed_cost(run).evaluation_flops == pytest.approx(counter.get_total_flops(), rel=0.02)
+    found = counted(lambda: depth_curve(model, task, rendering, **grid))
+    if run.halting.mode == "learned":
+        found += counted(lambda: halting_curve(model, task, rendering, run.halting, **grid))
+    assert cost.seed_cost(run).evaluation_flops == pytest.approx(found, rel=0.02)
 
 
 def test_a_seed_costs_its_steps():
-    """Training costs the sum over all steps of what each draws, times the prompts of a batch."""
+    """Training costs the sum over all steps of what each draws."""
     run = counted_run("hold, three prefixes")
-    per_prompt = fmean(cost._train_prompt(run, step) for step in range(run.train.steps))
     found = cost.seed_cost(run)
-    assert found.train_flops == pytest.approx(per_prompt * run.train.steps * run.train.batch_size)
+    assert found.train_flops == pytest.approx(sum(cost.step_flops(run, step) for step in range(run.train.steps)))
     assert found.flops == found.train_flops + found.evaluation_flops
 
 
+def test_workers_share_a_step():
+    """A step has the same products however many workers and passes it is cut into."""
+    whole, cut = tiny_run(), tiny_run(train__workers=2, train__micro_batch=2)
+    assert cost.step_flops(whole, 0) == cost.step_flops(cut, 0)
+
+
 @pytest.mark.parametrize("family", ["qwen2", "qwen2-untied", "qwen3", "llama"])
-def test_parameters_are_all_matrices(monkeypatch, family):
+def test_parameters_are_all_matrices(family):
     """Parameters are exactly the entries of all matrices, a tied one once; norms and biases are left out."""
-    sized = replace(BACKBONES[f"tiny-{family}"], vocabulary=50)
-    monkeypatch.setitem(BACKBONES, sized.name, sized)
-    run = tiny_run(backbone=sized.name)
+    run = tiny_run(backbone=f"tiny-{family}")
     model = build_model(run, build_rendering(run), seed=0)
     assert cost.seed_cost(run).parameters == sum(p.numel() for p in model.parameters() if p.dim() == 2)
     layer = model.coda.answer
-    assert cost.layer_parameters(sized) == sum(p.numel() for p in layer.parameters() if p.dim() == 2)
+    assert layer_entries(BACKBONES[run.backbone]) == sum(p.numel() for p in layer.parameters() if p.dim() == 2)
 
 
 def test_the_smallest_qwen_has_its_published_size():
     """Qwen2.5-0.5B has 14.91 million matrix entries a layer and 0.49 billion parameters in all."""
-    assert cost.layer_parameters(BACKBONES["qwen2.5-0.5b"]) == pytest.approx(14.91e6, rel=1e-3)
+    assert layer_entries(BACKBONES["qwen2.5-0.5b"]) == pytest.approx(14.91e6, rel=1e-3)
     adapter = 2 * 896**2
     assert cost.seed_cost(RunConfig()).parameters - adapter == pytest.approx(0.494e9, rel=1e-2)
 
 
 def test_a_checkpoint_holds_weights_and_two_moments():
-    """Its bytes are three fp32 numbers a parameter."""
+    """Of AdamW its bytes are three fp32 numbers a parameter, however many workers write it."""
     found = cost.seed_cost(RunConfig())
     assert found.checkpoint_bytes == 3 * 4 * found.parameters
+    shared = cost.seed_cost(RunConfig.from_dotted({"train.workers": 8}))
+    assert shared.checkpoint_bytes == found.checkpoint_bytes

@@ -1,6 +1,7 @@
 """The looped model against its unmodified parent, and against the recurrence written out plainly."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 import torch
@@ -9,8 +10,10 @@ from torch.nn.functional import linear
 from transformers import PreTrainedModel
 
 from par.model.backbones import BACKBONES
-from par.model.looped import Context, Iterations, LoopedModel
+from par.model.context import Context
+from par.model.looped import LoopedModel
 from par.model.packing import Branches, Packed, pack
+from par.model.recurrence import Iterations
 from par.model.weights import random_parent
 from par.tasks.groups import parse_task
 from par.tasks.prompts import open_rendering
@@ -41,9 +44,7 @@ class PlainLoop:
     adapter: Tensor
     anchor: bool
 
-    def __call__(
-        self, batch: Packed, *, count: int, window: int, reset_RBT: Tensor | None = None
-    ) -> list[Tensor]:
+    def __call__(self, batch: Packed, *, count: int, window: int, reset_RBT: Tensor | None = None) -> list[Tensor]:
         """Logits (B, N, C) after each iteration; rows that are reset start theirs from e."""
         decoder = self.parent.model
         prelude, core, coda = decoder.layers
@@ -211,3 +212,61 @@ def test_the_rotary_base_is_the_backbones(family):
     angles = positions[..., None].double() / 1e6 ** (torch.arange(0, 16, 2).double() / 16)
     torch.testing.assert_close(cos_BTD[..., :8].double(), angles.cos(), atol=1e-3, rtol=0)
     torch.testing.assert_close(sin_BTD[..., 8:].double(), angles.sin(), atol=1e-3, rtol=0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("rendering", ["text", "compact"])
+@pytest.mark.parametrize("own", [(4, 4, 4, 2, 2, 2), (5, 5, 3, 3, 1, 1), (3, 3, 3, 3, 3, 3)])
+def test_a_branch_that_leaves_when_read_changes_no_other(parent, own, rendering):
+    """Each branch read at its own iteration, after which it leaves, has the logits of a pass in which all stay."""
+    wording = open_rendering(TASK, rendering, 3)
+    model, batch = LoopedModel(parent("qwen3", wording.vocabulary_size)), packed(wording, operations=(DEPTH, 2))
+    all_KBNC, drift = model(batch, every(max(own)))
+    own_1BNC, own_drift = model(batch, Iterations.each_at(own))
+    for n, k in enumerate(own):
+        torch.testing.assert_close(own_1BNC[0, :, n], all_KBNC[k - 1, :, n], atol=1e-5, rtol=1e-5)
+    if len(set(own)) == 1:
+        torch.testing.assert_close(own_drift, drift)
+
+
+def test_the_branches_that_stay_longest_come_first():
+    """Own iterations that ascend are a ValueError: branches leave from the end."""
+    with pytest.raises(ValueError, match="must not ascend"):
+        Iterations.each_at((2, 3))
+
+
+def gradients(model: LoopedModel, batch: Packed, plan: Iterations) -> dict[str, Tensor]:
+    model.zero_grad()
+    model(batch, plan)[0].square().sum().backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+def test_activation_checkpointing_changes_no_bit(parent):
+    """Computing the window's iterations again in the backward pass gives the same gradients and keeps less."""
+    model, batch = LoopedModel(parent("qwen3", COMPACT.vocabulary_size)), packed()
+    plan, kept = Iterations(count=5, keep=(3, 4, 5), window=3), {}
+    found = {}
+    for model.recurrence.recompute in (False, True):
+        sizes: list[int] = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, s=sizes: s.append(t.numel()) or t, lambda t: t):
+            found[model.recurrence.recompute] = gradients(model, batch, plan)
+        kept[model.recurrence.recompute] = sum(sizes)
+    for name, gradient in found[False].items():
+        assert torch.equal(found[True][name], gradient), name
+    assert kept[True] < 0.7 * kept[False]
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # read by the compiler itself
+def test_one_compiled_iteration_serves_all_lengths(parent, monkeypatch):
+    """Compiled or not the gradients agree, and batches of other lengths and sizes compile nothing new."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    model, plain = (LoopedModel(parent("qwen2", COMPACT.vocabulary_size)) for _ in range(2))
+    model.recurrence.compile_iteration()
+    plan = Iterations(count=5, keep=(3, 4, 5), window=3)
+    gradients(model, packed(indices=(0, 1, 2, 3, 4)), plan)
+    with torch.compiler.set_stance("fail_on_recompile"):
+        for indices, operations in [((0, 1), (4, 2)), ((0, 1, 2, 3), (3,)), ((5, 6), (1, 2, 3))]:
+            batch = packed(indices=indices, operations=operations)
+            found, wanted = gradients(model, batch, plan), gradients(plain, batch, plan)
+            for name, gradient in wanted.items():
+                torch.testing.assert_close(found[name], gradient, atol=1e-5, rtol=1e-4, msg=name)

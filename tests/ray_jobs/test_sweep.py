@@ -122,10 +122,11 @@ def test_changed_space_is_refused(finished, tmp_path):
 
 
 def test_dry_run_creates_nothing(tmp_path):
-    """--dry-run prints configurations, seeds, workers, concurrency, FLOPs, storage and time, and leaves no trace."""
+    """--dry-run prints trials, workers, concurrency, FLOPs, storage, time and memory, and leaves no trace."""
     code, output = sweep("--space", str(write_space(tmp_path / "tiny.yaml")), "--storage", str(tmp_path), "--dry-run")
     assert code == 0, output
-    for word in ("configurations", "seeds", "worker", "at once", "FLOPs", "storage", "time"):
+    words = ("configurations", "seeds", "worker", "at once", "FLOPs", "storage", "time")
+    for word in (*words, "parameters", "checkpoint", "state", "training", "evaluation"):
         assert word in output
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]
 

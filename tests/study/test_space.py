@@ -14,7 +14,8 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from par.config import known_keys
+from par.config import RunConfig
+from par.dotted import known_keys
 from par.errors import SpaceError
 from par.metrics import SCORES
 from par.model.backbones import BACKBONES
@@ -259,7 +260,7 @@ def test_s8_typo_gets_a_suggestion(faults, text, line, suggestion):
 @given(data=st.data())
 def test_s8_any_key_with_a_letter_lost_is_suggested(faults, data):
     """Whichever letter of whichever setting is lost, the whole key is offered."""
-    key = data.draw(st.sampled_from([key for key in known_keys() if len(key.rpartition(".")[2]) > 4]))
+    key = data.draw(st.sampled_from([key for key in known_keys(RunConfig) if len(key.rpartition(".")[2]) > 4]))
     at = data.draw(st.integers(len(key) - 4, len(key) - 1))
     typo = key[:at] + key[at + 1 :]
     [(_, message)] = faults(space("optim.lr: {choice: [1]}", fixed=f"{typo}: 1"))

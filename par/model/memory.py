@@ -1,0 +1,178 @@
+"""What a run takes of each worker's memory, in bytes, before it is run. Loads without torch.
+
+Estimates from shapes: what allocators, libraries and the buffers of kernels add is left out, and so are the weights of
+norms and biases.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+from par.config import RunConfig
+from par.model.backbones import BACKBONES, Backbone, split_layers
+from par.model.sizes import (
+    Tokens,
+    adapter_entries,
+    layer_entries,
+    parameters,
+    table_entries,
+    tested_tokens,
+    trained_tokens,
+)
+from par.training.depth import answered_iterations
+
+FP32 = 4
+ADAMW, MUON = 2 * FP32, FP32
+"""Optimizer state of a parameter: two moments, or one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memory:
+    """Bytes of one worker."""
+
+    parameters: int
+    """Its share of the fp32 weights."""
+    gradients: int
+    """Its share; all of them where several passes add up before the workers reduce them."""
+    optimizer: int
+    """Its share of the optimizer's state."""
+    gathered: int
+    """Whole weights in the type of the computation, at most."""
+    activations: int
+    """What is kept for the backward pass of one training pass, at most."""
+    evaluation: int
+    """Activations of one pass of the evaluation, at most."""
+
+    @property
+    def state(self) -> int:
+        """What lies there throughout training."""
+        return self.parameters + self.gradients + self.optimizer
+
+    @property
+    def total(self) -> int:
+        """The peak, in training or in evaluation."""
+        return self.state + self.gathered + max(self.activations, self.evaluation)
+
+
+def memory(run: RunConfig) -> Memory:
+    """What each worker needs for one seed."""
+    entries, train = parameters(run), run.train
+    one_pass = train.prompts_per_pass * train.workers == train.batch_size
+    return Memory(
+        parameters=ceil(FP32 * entries / train.workers),
+        gradients=ceil(FP32 * entries / (train.workers if one_pass else 1)),
+        optimizer=ceil(optimizer_bytes(run) / train.workers),
+        gathered=_gathered(run),
+        activations=train.prompts_per_pass * training_prompt(run, run.task.train_depth, _most_iterations(run)),
+        evaluation=evaluation_prompts(run) * evaluation_prompt(run),
+    )
+
+
+def optimizer_bytes(run: RunConfig) -> int:
+    """State of the optimizers of all workers together."""
+    backbone = BACKBONES[run.backbone]
+    matrices = backbone.layers * layer_entries(backbone) if run.optim.matrices == "muon" else 0
+    return MUON * matrices + ADAMW * (parameters(run) - matrices)
+
+
+def _gathered(run: RunConfig) -> int:
+    """The recurrence, beside embedding and head, which FSDP2 gathers as one unit and keeps from the first to the last.
+
+    A single worker in fp32 uses its own weights.
+    """
+    if run.train.workers == 1 and run.train.precision == "fp32":
+        return 0
+    backbone = BACKBONES[run.backbone]
+    core = split_layers(backbone.layers, run.recurrence.split).core
+    return _width(run) * (core * layer_entries(backbone) + adapter_entries(backbone) + table_entries(run))
+
+
+def _width(run: RunConfig) -> int:
+    """Bytes of a number in the type of the computation."""
+    return {"fp32": FP32, "bf16": 2}[run.train.precision]
+
+
+def _most_iterations(run: RunConfig) -> int:
+    """The largest R; of hold, whose R has no bound, one that is above the gradient window."""
+    schedule = run.schedule
+    if schedule.kind == "forced":
+        return ceil(run.task.train_depth / run.recurrence.step_size) + schedule.overrun
+    return run.recurrence.gradient_window + 1 if schedule.kind == "hold" else int(schedule.iterations)
+
+
+def training_prompt(run: RunConfig, operations: int, iterations: int) -> int:
+    """What one prompt of ``operations`` keeps for the backward pass of ``iterations``, at most.
+
+    The prelude, the iterations of the window, and the coda on the stacked states that are read. With checkpointing an
+    iteration keeps its own input and output alone, and is computed again when the coda's part is freed.
+    """
+    backbone, width, tokens = BACKBONES[run.backbone], _width(run), trained_tokens(run, operations)
+    split = split_layers(backbone.layers, run.recurrence.split)
+    window = min(iterations, run.recurrence.gradient_window)
+    reads = len(answered_iterations(run, iterations)) + (run.halting.mode == "learned" and iterations > window)
+    layer, state = _kept_by_layer(backbone, width, tokens.total), width * tokens.total * backbone.hidden
+    mask, tables = width * tokens.asked * tokens.total, 2 * width * tokens.total * backbone.head_dim
+    ends = split.prelude * layer + state + mask + tables
+    boundaries = window * tokens.total * backbone.hidden * (width + FP32)
+    coda = (split.coda - 1) * layer + (mask if split.coda > 1 else 0) + tables
+    coda = reads * (coda + _kept_by_answer_layer(backbone, width, tokens))
+    if run.train.activation_checkpointing:
+        return ends + boundaries + max(split.core * layer, coda)
+    return ends + boundaries + window * split.core * layer + coda
+
+
+def _kept_by_layer(backbone: Backbone, width: int, rows: int) -> int:
+    """Two norms (their input in fp32, normalised, scaled); q, the output of attention twice, and per head its
+    normaliser; keys and values; of the MLP gate, its activation, up and their product.
+    """
+    b = backbone
+    queries = b.heads * b.head_dim
+    norms = 2 * b.hidden * (FP32 + 2 * width)
+    attention = 3 * width * queries + FP32 * b.heads
+    normed = queries * (FP32 + width) if b.family == "qwen3" else 0
+    return rows * (norms + attention + normed + 4 * width * b.ffn) + _kept_keys(b, width, rows)
+
+
+def _kept_keys(backbone: Backbone, width: int, rows: int) -> int:
+    """Keys and values, of all query heads where these share them, and the norm of keys in the family that has it."""
+    b = backbone
+    keys = b.kv_heads * b.head_dim
+    normed = keys * (FP32 + width) if b.family == "qwen3" else 0
+    repeated = 2 * width * b.heads * b.head_dim if b.heads > b.kv_heads else 0
+    return rows * (2 * width * keys + normed + repeated)
+
+
+def _kept_by_answer_layer(backbone: Backbone, width: int, tokens: Tokens) -> int:
+    """The norm, keys and values of all tokens; a whole layer, a mask and the final norm of the answer rows."""
+    norm = tokens.total * backbone.hidden * (FP32 + 2 * width)
+    rows = _kept_by_layer(backbone, width, tokens.branches) - _kept_keys(backbone, width, tokens.branches)
+    mask, final = width * tokens.branches * tokens.total, tokens.branches * backbone.hidden * (2 * FP32 + width)
+    return norm + _kept_keys(backbone, width, tokens.total) + rows + mask + final
+
+
+def evaluation_prompts(run: RunConfig) -> int:
+    """Prompts of one forward pass of the evaluation: a power of two where less than asked for fits into the memory.
+
+    A pure function of the settings: a test set is cut into the same passes on every machine. At least 1.
+    """
+    fitting = int(run.evaluation.memory_gib * 2**30) // evaluation_prompt(run)
+    if fitting >= run.evaluation.batch_size:
+        return run.evaluation.batch_size
+    return 1 << max(1, fitting).bit_length() - 1
+
+
+def evaluation_prompt(run: RunConfig) -> int:
+    """What one prompt of the evaluation holds, at most: without gradient only the layer that runs, and what is read.
+
+    e, rotary tables and mask are held throughout; beside them lie the product of e, the state, a layer's input and its
+    residual, and the widest of the MLP or of attention. The halting curve keeps the answer rows of all iterations, and
+    stacks and norms them in the end.
+    """
+    b, width, tokens = BACKBONES[run.backbone], _width(run), tested_tokens(run)
+    queries, keys = b.heads * b.head_dim, b.kv_heads * b.head_dim
+    held = width * tokens.total * (b.hidden + 2 * b.head_dim + tokens.asked)
+    widest = width * tokens.total * max(5 * b.hidden + 3 * b.ffn, 4 * b.hidden + 5 * queries + 2 * keys)
+    reads = 1
+    if run.halting.mode == "learned":
+        reads = ceil(max(run.tested_depths()) / run.recurrence.step_size) + run.halting.m
+    answers = reads * tokens.branches * b.hidden
+    return held + max(widest + width * answers, 2 * (width + FP32) * answers)

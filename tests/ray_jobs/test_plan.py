@@ -1,0 +1,75 @@
+"""The plan of a sweep, without a cluster."""
+
+from dataclasses import replace
+from statistics import fmean
+
+import pytest
+from rich.console import Console
+
+from par.model.cost import seed_cost
+from par.study.space import Space, load_space
+from par.testing import tiny_run
+from ray_jobs.cluster import Demand
+from ray_jobs.plan import BackbonePlan, mean_cost, plan_table
+from tests.ray_jobs.sweeps import write_space
+
+COSTLY = ("tiny-qwen2", "qwen2.5-0.5b", "qwen2.5-7b")
+
+
+@pytest.fixture
+def space(tmp_path) -> Space:
+    return load_space(write_space(tmp_path / "tiny.yaml"))
+
+
+def planned(backbone: str, workers: int = 1) -> BackbonePlan:
+    """Four seeds of a backbone, of which one is done."""
+    cost = mean_cost([tiny_run(backbone=backbone, task__rendering="text", train__workers=workers)])
+    demand = Demand(workers, 1, 0, {} if workers == 1 else {"CPU": 1.0})
+    return BackbonePlan(
+        backbone=backbone, configurations=2, seeds=4, done=1, demand=demand, concurrency=2, cost=cost
+    )  # fmt: skip
+
+
+def printed(space: Space, plans: list[BackbonePlan], width: int) -> str:
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(plan_table(space, plans))
+    return captured.get()
+
+
+def row_after(text: str, title: str, backbone: str) -> list[str]:
+    """The cells of a backbone in the table below ``title``."""
+    rows = [line for line in text.partition(title)[2].splitlines() if line.startswith(f"│ {backbone} ")]
+    return [cell.strip() for cell in rows[0].strip("│").split("│")]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_plan_is_whole_at_100_columns(space, workers):
+    """No heading, name or number is cut short on a screen of 100 columns, and no line is longer."""
+    text = printed(space, [planned(backbone, workers) for backbone in COSTLY], 100)
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_the_plan_shows_what_a_seed_needs(space):
+    """Per backbone: parameters, FLOPs, checkpoint bytes, and a worker's memory for state, training and evaluation."""
+    plan = planned("qwen2.5-0.5b")
+    memory = replace(
+        plan.cost.memory,
+        parameters=int(1e9), gradients=int(1e9), optimizer=int(2e9),
+        gathered=int(1e8), activations=int(5e8), evaluation=int(2e8),
+    )  # fmt: skip
+    cost = replace(
+        plan.cost, parameters=123, train_flops=3e15, evaluation_flops=1e15, checkpoint_bytes=int(5e12), memory=memory
+    )
+    cells = row_after(printed(space, [replace(plan, cost=cost)], 150), "One seed", "qwen2.5-0.5b")
+    assert cells == ["qwen2.5-0.5b", "8/8/8", "1.2e+02", "4e+15", "5 TB", "4 GB", "600 MB", "300 MB"]
+
+
+def test_the_largest_run_has_to_fit():
+    """FLOPs are the mean of the runs; memory, checkpoint and parameters those of the largest, wherever it stands."""
+    runs = [tiny_run(train__batch_size=8), tiny_run(train__batch_size=64), tiny_run(optim__matrices="muon")]
+    found, costs = mean_cost(runs), [seed_cost(run) for run in runs]
+    assert found.train_flops == pytest.approx(fmean(cost.train_flops for cost in costs))
+    assert found.memory == costs[1].memory
+    assert found.checkpoint_bytes == max(cost.checkpoint_bytes for cost in costs) > costs[2].checkpoint_bytes
