@@ -1,0 +1,48 @@
+"""The `par` command as a user types it."""
+
+import pytest
+from typer.testing import CliRunner
+
+from par.evaluation.thresholds import Grid, ranking
+from ray_jobs.cli import BAD_INPUT, app
+from tests.evaluation.recorded import recorded
+
+
+def par(*arguments: str):
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "trace.parquet"
+    path.write_bytes(recorded(iterations=12).to_parquet())
+    return path
+
+
+def test_the_best_rules_are_shown_first(trace):
+    """`par thresholds` prints as many rules as asked for, names the best one's settings and how many were scored."""
+    done = par("thresholds", str(trace), "--top", "3")
+    assert done.exit_code == 0, done.output
+    best = ranking(recorded(iterations=12), Grid.every(), top=3)[0].rule
+    assert f"halting.tau={best.tau} halting.k={best.k} halting.m={best.m}" in done.output
+    assert f"{len(Grid.every())} rules, 24 questions of 12 iterations each" in done.output
+    assert sum(line.startswith("│") for line in done.output.splitlines()) == 3
+
+
+@pytest.mark.parametrize("content", [None, b"PAR1 of something else"])
+def test_no_trace_is_said_in_one_line(tmp_path, content):
+    """A missing or malformed file ends with exit code 2 and one line that names it; there is no traceback."""
+    path = tmp_path / "trace.parquet"
+    if content:
+        path.write_bytes(content)
+    done = par("thresholds", str(path))
+    assert done.exit_code == BAD_INPUT
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"error: {path} ")
+    assert done.stdout == ""
+
+
+def test_help_lists_the_commands():
+    """`par`, and `par -h`, say what commands there are."""
+    assert "thresholds" in par().output
+    assert "thresholds" in par("-h").output
