@@ -1,7 +1,7 @@
 """Learned halting while the model runs: few iterations are read out, and the rule fires where it would on all of them.
 
 A window that fires holds at most m − k no among its m iterations. Of m iterations in a row at least m − k + 1 are
-probed, so that one probe at least says yes; where all say no, nothing else is read.
+probed: where all of these say no, nothing else is read. Where some say yes, the window is settled by reads of its own.
 
 Dimension letters: S sequences, K iterations, A sequences that still run, M iterations of a window, N reads.
 """
@@ -82,12 +82,8 @@ class LazyHalting:
         return self._seen_SK[self.running_A[:, None], self._start_S[self.running_A, None] + offsets_M]
 
     def _wanted(self, window_AM: np.ndarray) -> np.ndarray:
-        """The reads without which a window cannot be settled, if it could fire by now; earliest iterations first."""
-        k = self.rule.k
-        done_A1 = self.iteration + 1 - self._start_S[self.running_A, None]
-        past_AM = np.arange(self.rule.m) < done_A1
-        yes_A1 = (window_AM == YES).sum(1, keepdims=True)
-        spare_A1 = (past_AM & (window_AM != NO)).sum(1, keepdims=True) - k
-        needed_A1 = np.where(window_AM[:, :1] == UNREAD, 1, np.minimum(k - yes_A1, spare_A1 + 1))
+        """The earliest unread iteration of every window that fires if all its unread ones so far say yes, (A, M)."""
+        past_AM = np.arange(self.rule.m) <= self.iteration - self._start_S[self.running_A, None]
         unread_AM = past_AM & (window_AM == UNREAD)
-        return unread_AM & (unread_AM.cumsum(1) <= needed_A1) & (spare_A1 >= 0)
+        can_fire_A1 = ((window_AM == YES) | unread_AM).sum(1, keepdims=True) >= self.rule.k
+        return unread_AM & (unread_AM.cumsum(1) == 1) & can_fire_A1

@@ -4,7 +4,7 @@ A rule (tau, k, m) fires at the first yes whose k-th yes, itself counted, comes 
 for one tau and k the distances between yeses tell the firing iteration for every m.
 
 Dimension letters: S questions, K iterations, N rules, M rules of equal tau and k, Y yeses of all questions in a row,
-P prompts, X boxes, G iterations and padding.
+P prompts, X boxes.
 """
 
 from collections.abc import Sequence
@@ -161,11 +161,9 @@ class Yeses:
     def __init__(self, yes_SK: np.ndarray, *, longest: int) -> None:
         self.S, self.K = yes_SK.shape
         self.longest = longest
-        padded_SG = np.pad(yes_SK, ((0, 0), (0, longest)))
-        self.G = padded_SG.shape[1]
-        self.place_Y = np.flatnonzero(padded_SG).astype(np.int32)
-        """Row and iteration in one number; the padding keeps the rows further apart than any window is long."""
-        self.question_Y = self.place_Y // self.G
+        self.place_Y = np.flatnonzero(yes_SK).astype(np.int32)
+        """Iterations of all questions in a row. A window that runs into the next question does not fit into its own."""
+        self.question_Y = self.place_Y // np.int32(self.K)
 
     def first_firings(self, k: int, m_M: np.ndarray) -> np.ndarray:
         """Where each question halts under the rules (k, m), (M, S), 1-based; 0 where it does not: as first_firing."""
@@ -188,5 +186,5 @@ class Yeses:
         records = falls[np.diff(np.minimum.accumulate(key_Y[falls]), prepend=key_Y[:1] + 1) < 0]
         question = self.question_Y[records]
         firsts_RS = np.full((self.longest + 1, self.S), self.K + 1, dtype=np.int32)
-        firsts_RS[reach_Y[records], question] = self.place_Y[records] - question * self.G + 1
+        firsts_RS[reach_Y[records], question] = self.place_Y[records] - question * self.K + 1
         return firsts_RS

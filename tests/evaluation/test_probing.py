@@ -121,6 +121,24 @@ def test_a_clean_switch_costs_one_window(done):
     assert len(run.reads) <= (done + 5) // 2 + 6
 
 
+@pytest.mark.parametrize(
+    ("yes", "read"),
+    [
+        ([0, 1, 1, 1, 1, 1, 1, 1], {1, 2, 4, 6}),  # no window of 8 begins after 1
+        ([1, 1, 0, 1, 0, 1, 1, 1], {1, 2, 3, 4, 5, 6, 7, 8}),  # 6 of 8 need the last
+        ([1, 1, 1, 1, 1, 1, 1, 1], {1, 2, 3, 4, 5, 6}),  # 6 yes suffice
+        ([1, 1, 1, 0, 1, 0, 1, 0], {2, 4, 6, 8}),  # too few yes by the probes alone
+        ([1, 1, 0, 1, 0, 1, 0, 1], {1, 2, 3, 4, 5, 6, 7, 8}),
+        ([1, 1, 0, 0, 0, 1, 1, 1], {1, 2, 3, 4, 5, 6, 8}),  # the third no settles it without 7
+    ],
+)
+def test_no_read_comes_after_the_window_is_settled(yes, read):
+    """Of the only window of 6/8 nothing is read once it is certain to fire, or not to."""
+    run = Run(np.array([yes], dtype=np.float32), HaltingConfig())
+    assert {iteration for _, iteration, _ in run.reads} == read
+    assert run.halting.halted_S.tolist() == run.exhaustive()
+
+
 def test_one_yes_among_no_is_passed_over():
     """A single yes between probes that say no leads to no further read: 6/8 cannot fire there."""
     p_yes_SK = np.zeros((1, 100), dtype=np.float32)
