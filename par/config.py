@@ -100,6 +100,8 @@ class TrainConfig(Part):
     """Type of the computation; master weights, losses, anchoring and the reduction of gradients are fp32 always."""
     attention: Literal["split", "flex"] = "split"
     """Kernel: causal prefix and masked branches apart, on any device; or one FlexAttention kernel, for GPUs."""
+    teacher_decay: Annotated[float, Field(ge=0, lt=1)] = 0.99
+    """How much of itself the teacher of prefix_distill keeps at each step."""
     activation_checkpointing: bool = False
     """Keep only the inputs of each iteration of the window for the backward pass and compute it again: less memory."""
     compile: bool = False
@@ -187,7 +189,7 @@ class RunConfig(Part):
     backbone: str = "qwen2.5-0.5b"
     task: TaskConfig = TaskConfig()
     recurrence: RecurrenceConfig = RecurrenceConfig()
-    objective: Literal["progress", "final_every", "final_only"] = "progress"
+    objective: Literal["progress", "final_every", "final_only", "prefix_distill"] = "progress"
     schedule: ScheduleConfig = ScheduleConfig()
     train: TrainConfig = TrainConfig()
     optim: OptimConfig = OptimConfig()
@@ -256,8 +258,11 @@ def _disagreements(run: RunConfig) -> Iterator[str]:
         yield f"train.micro_batch={train.micro_batch} is above the prompts of a worker, {share}"
     if run.optim.warmup_steps >= train.steps:
         yield f"optim.warmup_steps={run.optim.warmup_steps} must be below train.steps={train.steps}"
-    if run.schedule.kind == "random" and run.objective == "progress":
-        yield "schedule.kind=random has no progress targets: use objective final_only or final_every"
+    if run.schedule.kind == "random" and run.objective in ("progress", "prefix_distill"):
+        yield f"schedule.kind=random has no targets for objective={run.objective}: use final_only or final_every"
+    if run.objective == "prefix_distill" and train.branches.prefixes > 1:
+        prefixes = f"train.branches.prefixes={train.branches.prefixes}"
+        yield f"{prefixes} labels truncated prompts, which objective=prefix_distill does without: use 1"
     if run.schedule.kind in ("fixed", "random") and run.schedule.iterations != int(run.schedule.iterations):
         yield f"schedule.iterations={run.schedule.iterations} must be whole for schedule.kind={run.schedule.kind}"
     depths = run.evaluation.depths

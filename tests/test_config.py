@@ -50,6 +50,7 @@ OTHER: dict[str, Any] = {
     "train.branches.prefixes": 2,
     "train.workers": 2,
     "train.precision": "bf16",
+    "train.teacher_decay": 0.5,
     "train.attention": "flex",
     "train.activation_checkpointing": True,
     "train.compile": True,

@@ -5,6 +5,7 @@ given, hidden ones included, as FLOP counters do. A backward pass counts twice i
 attention computes again there are not counted, what activation checkpointing computes again is.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 from statistics import fmean
@@ -23,7 +24,7 @@ from par.model.sizes import (
     trained_tokens,
 )
 from par.tasks.groups import parse_task
-from par.training.depth import answered_iterations, draw_depth
+from par.training.depth import StepDepth, answered_iterations, draw_depth, taught_iterations
 from par.training.halting import extra_negative
 
 SAMPLED_STEPS = 200
@@ -56,7 +57,7 @@ def seed_cost(run: RunConfig) -> Cost:
         parameters=parameters(run),
         train_flops=run.train.steps * per_step,
         evaluation_flops=_evaluated_prompts(run) * _evaluation_prompt(run),
-        checkpoint_bytes=run.train.workers * (needed.parameters + needed.optimizer),
+        checkpoint_bytes=run.train.workers * (needed.parameters + needed.teacher + needed.optimizer),
         memory=needed,
     )
 
@@ -66,7 +67,8 @@ def step_flops(run: RunConfig, step: int) -> float:
     depth = draw_depth(run, step)
     reads = len(answered_iterations(run, depth.iterations))
     reads += extra_negative(run, step, depth.iterations) is not None
-    return run.train.batch_size * _train_prompt(run, depth.operations, depth.iterations, reads)
+    trained = _train_prompt(run, depth.operations, depth.iterations, reads)
+    return run.train.batch_size * (trained + _lesson_prompt(run, depth))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,25 @@ def _train_prompt(run: RunConfig, operations: int, iterations: int, reads: int) 
     return 3 * with_gradient + (iterations - window + again) * parts.iteration + reads * parts.unread
 
 
+def _lesson_prompt(run: RunConfig, depth: StepDepth) -> float:
+    """The teacher's pass over one prompt of a step."""
+    taught = taught_iterations(run, answered_iterations(run, depth.iterations), depth.operations)
+    tokens = trained_tokens(run, depth.operations)
+    return _own_reads(run, tokens, dict.fromkeys(taught, tokens.branches)) if taught else 0.0
+
+
+def _own_reads(run: RunConfig, tokens: Tokens, asked: Mapping[int, int]) -> float:
+    """A pass without gradient that reads so many branches after each iteration, whereupon they leave."""
+    whole = _Parts.of(run, tokens.of(sum(asked.values())))
+    flops, done = whole.prelude + whole.input, 0
+    for read in sorted(asked):
+        staying = sum(branches for own, branches in asked.items() if own >= read)
+        answered = _Parts.of(run, tokens.of(asked[read]))
+        flops += (read - done) * _Parts.of(run, tokens.of(staying)).iteration + answered.coda + answered.unread
+        done = read
+    return flops
+
+
 def _evaluated_prompts(run: RunConfig) -> int:
     """Prompts that all workers read: whole batches, equally many each."""
     turn = evaluation_prompts(run) * run.train.workers
@@ -128,11 +149,7 @@ def _evaluation_prompt(run: RunConfig) -> float:
     tokens, boxes = tested_tokens(run), parse_task(run.task.name).boxes
     whole = _Parts.of(run, tokens)
     reads = [ceil(depth / run.recurrence.step_size) for depth in run.tested_depths()]
-    flops, done = whole.prelude + whole.input, 0
-    for read in sorted(set(reads)):
-        flops += (read - done) * _Parts.of(run, tokens.of(boxes * sum(own >= read for own in reads))).iteration
-        answered = _Parts.of(run, tokens.of(boxes * reads.count(read)))
-        flops, done = flops + answered.coda + answered.unread, read
+    flops = _own_reads(run, tokens, {read: boxes * reads.count(read) for read in reads})
     if run.halting.mode == "forced":
         return flops
     last = max(reads) + run.halting.m

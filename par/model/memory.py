@@ -35,6 +35,8 @@ class Memory:
     """Its share; all of them where several passes add up before the workers reduce them."""
     optimizer: int
     """Its share of the optimizer's state."""
+    teacher: int
+    """Its share of the fp32 weights of the teacher, where there is one."""
     gathered: int
     """Whole weights in the type of the computation, at most."""
     activations: int
@@ -45,7 +47,7 @@ class Memory:
     @property
     def state(self) -> int:
         """What lies there throughout training."""
-        return self.parameters + self.gradients + self.optimizer
+        return self.parameters + self.gradients + self.optimizer + self.teacher
 
     @property
     def total(self) -> int:
@@ -61,6 +63,7 @@ def memory(run: RunConfig) -> Memory:
         parameters=ceil(FP32 * entries / train.workers),
         gradients=ceil(FP32 * entries / (train.workers if one_pass else 1)),
         optimizer=ceil(optimizer_bytes(run) / train.workers),
+        teacher=ceil(FP32 * entries / train.workers) if run.objective == "prefix_distill" else 0,
         gathered=_gathered(run),
         activations=train.prompts_per_pass * training_prompt(run, run.task.train_depth, _most_iterations(run)),
         evaluation=evaluation_prompts(run) * evaluation_prompt(run),

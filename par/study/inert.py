@@ -12,6 +12,7 @@ NEEDS: dict[str, tuple[str, tuple[object, ...]]] = {
     "task.position_spacing": ("task.rendering", ("compact",)),
     "schedule.iterations": ("schedule.kind", ("hold", "fixed", "random")),
     "schedule.overrun": ("schedule.kind", ("forced",)),
+    "train.teacher_decay": ("objective", ("prefix_distill",)),
     "optim.muon_lr": ("optim.matrices", ("muon",)),
     "optim.decay_share": ("optim.decay", ("cosine", "linear")),
     "stretch.s_max": ("stretch.enabled", (True,)),

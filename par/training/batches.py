@@ -13,7 +13,8 @@ from par.tasks.groups import GroupTask
 from par.tasks.prompts import Prompts, Rendering
 from par.tasks.streams import Split, examples
 from par.training.chance import Stream, generator
-from par.training.depth import StepDepth, answered_iterations, draw_boxes, draw_depth, draw_lengths
+from par.training.depth import StepDepth, answered_iterations, draw_boxes, draw_depth, draw_lengths, taught_iterations
+from par.training.distill import Lesson, lesson
 from par.training.halting import extra_negative, halting_targets
 from par.training.objectives import Targets
 from par.training.stretch import draw_factor
@@ -26,11 +27,14 @@ class MicroBatch:
     packed: Packed
     plan: Iterations
     targets: Targets
+    lesson: Lesson | None
+    """What a teacher is asked; None without one, or where it has nothing to teach."""
 
     def to(self, device: torch.device) -> "MicroBatch":
         """The same tensors on a device."""
         reset = None if self.plan.reset is None else self.plan.reset.to(device)
-        return MicroBatch(self.packed.to(device), replace(self.plan, reset=reset), self.targets.to(device))
+        asked = None if self.lesson is None else self.lesson.to(device)
+        return MicroBatch(self.packed.to(device), replace(self.plan, reset=reset), self.targets.to(device), asked)
 
 
 class Batches:
@@ -54,6 +58,8 @@ class Batches:
         kept = answered if extra is None else (extra, *answered)
         halt_KBN, halt_weights_KBN = halting_targets(self.run, kept, branches.operations_BN)
         weights_K = np.isin(kept, answered) / (len(answered) * branches.operations_BN.size)
+        taught = taught_iterations(self.run, answered, depth.operations)
+        taught_K = np.isin(kept, taught)
         reset_RBN = self._reset(step, depth.iterations, branches)
         stretch = draw_factor(self.run, step)
         for start in range(rank * share, (rank + 1) * share, size):
@@ -65,12 +71,15 @@ class Batches:
             answers_KBN = torch.from_numpy(np.stack([self._answers(prompts, asked, k) for k in kept]))
             targets = Targets(
                 answers_KBN,
-                torch.from_numpy(weights_K).float()[:, None, None].expand(answers_KBN.shape),
+                _spread(weights_K * ~taught_K, answers_KBN),
+                _spread(weights_K * taught_K, answers_KBN),
                 torch.from_numpy(halt_KBN[:, part]),
                 torch.from_numpy(halt_weights_KBN[:, part]).float(),
             )
             window = self.run.recurrence.gradient_window
-            yield MicroBatch(packed, Iterations(count=depth.iterations, keep=kept, window=window, reset=reset), targets)
+            plan = Iterations(count=depth.iterations, keep=kept, window=window, reset=reset)
+            asks = lesson(prompts, asked, kept, taught, step_size=self.run.recurrence.step_size, stretch=stretch)
+            yield MicroBatch(packed, plan, targets, asks)
 
     def _branches(self, step: int) -> Branches:
         lengths_BP = draw_lengths(self.run, step, self.depth(step))
@@ -95,3 +104,7 @@ class Batches:
             return None
         rng = generator(Stream.RESET, self.run.seed, step)
         return rng.random((iterations, *branches.operations_BN.shape), dtype=np.float32) < self.run.train.query_reset
+
+
+def _spread(weights_K: np.ndarray, like_KBN: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(weights_K).float()[:, None, None].expand(like_KBN.shape)

@@ -109,9 +109,11 @@ def _collect(folder: Path, keep: int) -> None:
 
 
 def _state(trainer: Trainer) -> Iterator[tuple[str, Tensor]]:
-    """Every parameter and every piece of optimizer state under the parameter's name; a tied matrix appears once."""
+    """Every parameter, the teacher's too, and the optimizer state under the parameter's name; a tied matrix once."""
     names: dict[Tensor, str] = {p: name for name, p in trainer.model.named_parameters()}
     yield from ((f"model/{name}", p.detach()) for p, name in names.items())
+    if trainer.teacher:
+        yield from ((f"teacher/{name}", p.detach()) for name, p in trainer.teacher.model.named_parameters())
     for optimizer in trainer.optimizers:
         for p, values in optimizer.state.items():
             yield from ((f"optim/{names[p]}/{key}", value) for key, value in values.items())

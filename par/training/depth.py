@@ -54,6 +54,13 @@ def answered_iterations(run: RunConfig, iterations: int) -> tuple[int, ...]:
     return tuple(range(max(1, iterations - run.recurrence.gradient_window + 1), iterations + 1))
 
 
+def taught_iterations(run: RunConfig, answered: tuple[int, ...], operations: int) -> tuple[int, ...]:
+    """The iterations k, longest truncation first, that a teacher answers: those with c·k operations of more."""
+    if run.objective != "prefix_distill":
+        return ()
+    return tuple(k for k in reversed(answered) if run.recurrence.step_size * k < operations)
+
+
 def draw_lengths(run: RunConfig, step: int, depth: StepDepth) -> np.ndarray:
     """Prefix lengths (batch, prefixes) in operations; the first is the whole prompt where the batch has one depth."""
     rng = generator(Stream.LENGTHS, run.seed, step)

@@ -7,14 +7,16 @@ from time import perf_counter
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
 from par.config import RunConfig
 from par.errors import ConfigError, DivergedError
 from par.model.build import build_model, build_rendering
 from par.tasks.groups import parse_task
-from par.training.batches import Batches
+from par.training.batches import Batches, MicroBatch
 from par.training.chance import Stream, integer_seed
+from par.training.distill import Teacher
 from par.training.objectives import weighted_loss
 from par.training.optim import build_optimizers, clip_gradients, rate_factor, set_rate
 from par.training.parallel import device_of_this_worker, gradients_reduced, shard, summed, workers
@@ -56,10 +58,12 @@ class Trainer:
             raise ConfigError("train.attention=flex needs a GPU, there is none here: use train.attention=split")
         self.rendering = build_rendering(run)
         self.batches = Batches(run, parse_task(run.task.name), self.rendering)
-        self.model = build_model(run, self.rendering, seed=integer_seed(Stream.INITIALISATION, run.seed)).to(
-            self.device
-        )
+        seed = integer_seed(Stream.INITIALISATION, run.seed)
+        self.model = build_model(run, self.rendering, seed=seed).to(self.device)
         shard(self.model, mesh, run.train.precision)
+        self.teacher: Teacher | None = None
+        if run.objective == "prefix_distill":
+            self.teacher = Teacher(run, self.rendering, seed=seed, device=self.device, mesh=mesh)
         if run.train.compile:
             self.model.recurrence.compile_iteration()
         self.optimizers = build_optimizers(self.model, run.optim)
@@ -93,7 +97,10 @@ class Trainer:
             micro = micro.to(self.device)
             with gradients_reduced(self.model, now=number == len(micro_batches)):
                 logits_KBNC, drift = self.model(micro.packed, micro.plan)
-                loss = weighted_loss(logits_KBNC, micro.targets, halting_weight=self._halting_weight)
+                taught_KBNC = self._teach(micro)
+                loss = weighted_loss(
+                    logits_KBNC, micro.targets, halting_weight=self._halting_weight, teacher_KBNC=taught_KBNC
+                )
                 (loss * size).backward()  # FSDP averages over the workers; the loss is a share of the global mean
             tokens = micro.packed.real_BT.sum()
             totals += torch.stack([loss.detach(), drift * tokens, tokens])
@@ -105,6 +112,13 @@ class Trainer:
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
+        if self.teacher:
+            self.teacher.follow(self.model)
+
+    def _teach(self, micro: MicroBatch) -> Tensor | None:
+        if self.teacher is None or micro.lesson is None:
+            return None
+        return self.teacher.answers(micro.lesson, kept=len(micro.plan.keep))
 
     @property
     def _halting_weight(self) -> float:

@@ -8,7 +8,7 @@ from typing import Self
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, kl_div
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,8 @@ class Targets:
     answers_KBN: Tensor
     """Index among the prompt's own candidates."""
     weights_KBN: Tensor
+    taught_KBN: Tensor
+    """Weights of what a teacher answers instead; the answer there is not looked at."""
     halt_KBN: Tensor
     """1 where the computation is complete (Yes), else 0 (No)."""
     halt_weights_KBN: Tensor
@@ -25,24 +27,34 @@ class Targets:
 
     def to(self, device: torch.device) -> Self:
         """The same tensors on a device."""
-        moved = (self.answers_KBN, self.weights_KBN, self.halt_KBN, self.halt_weights_KBN)
+        moved = (self.answers_KBN, self.weights_KBN, self.taught_KBN, self.halt_KBN, self.halt_weights_KBN)
         return type(self)(*(tensor.to(device, non_blocking=True) for tensor in moved))
 
 
-def weighted_loss(logits_KBNC: Tensor, targets: Targets, *, halting_weight: float) -> Tensor:
+def weighted_loss(
+    logits_KBNC: Tensor, targets: Targets, *, halting_weight: float, teacher_KBNC: Tensor | None = None
+) -> Tensor:
     """Cross-entropy in fp32 over the candidates, plus that over (Yes, No) where halting is learned; a scalar in nats.
 
-    The last two candidates are Yes and No if any halting weight is set.
+    The last two candidates are Yes and No if any halting weight is set. Where a teacher answers, the divergence
+    KL(teacher ‖ student) from its probabilities over the prompt's own candidates takes the place of the cross-entropy.
     """
     logits_KBNC = logits_KBNC.float()
-    if not halting_weight:
-        return _weighted_cross_entropy(logits_KBNC, targets.answers_KBN, targets.weights_KBN)
-    answers = _weighted_cross_entropy(logits_KBNC[..., :-2], targets.answers_KBN, targets.weights_KBN)
-    no_yes = logits_KBNC[..., [-1, -2]]
-    halting = _weighted_cross_entropy(no_yes, targets.halt_KBN, targets.halt_weights_KBN)
-    return answers + halting_weight * halting
+    own_KBNC = logits_KBNC[..., :-2] if halting_weight else logits_KBNC
+    loss = _weighted_cross_entropy(own_KBNC, targets.answers_KBN, targets.weights_KBN)
+    if teacher_KBNC is not None:
+        loss = loss + _weighted_divergence(own_KBNC, teacher_KBNC, targets.taught_KBN)
+    if halting_weight:
+        no_yes = logits_KBNC[..., [-1, -2]]
+        loss = loss + halting_weight * _weighted_cross_entropy(no_yes, targets.halt_KBN, targets.halt_weights_KBN)
+    return loss
 
 
 def _weighted_cross_entropy(logits_KBNC: Tensor, targets_KBN: Tensor, weights_KBN: Tensor) -> Tensor:
     losses = cross_entropy(logits_KBNC.flatten(0, -2), targets_KBN.flatten(), reduction="none")
     return (losses * weights_KBN.flatten()).sum()
+
+
+def _weighted_divergence(logits_KBNC: Tensor, teacher_KBNC: Tensor, weights_KBN: Tensor) -> Tensor:
+    divergences_KBNC = kl_div(logits_KBNC.log_softmax(-1), teacher_KBNC, reduction="none")
+    return (divergences_KBNC.sum(-1) * weights_KBN).sum()

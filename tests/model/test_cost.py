@@ -28,6 +28,8 @@ SETTINGS = {
     "two operations an iteration": {"recurrence__step_size": 2, "train__branches__boxes": "one"},
     "micro-batches": {"train__micro_batch": 3},
     "learned halting": {"schedule__kind": "fixed", "schedule__iterations": 6, "halting__mode": "learned"},
+    "label-free": {"objective": "prefix_distill", "recurrence__gradient_window": 3},
+    "label-free, hold": {"objective": "prefix_distill", "schedule__kind": "hold", "schedule__iterations": 4},
     "split": {"recurrence__split": (1, 3, 2), "backbone": "six-layers"},
     "checkpointing": {"train__activation_checkpointing": True, "backbone": "six-layers"},
     "few at a time": {"evaluation__memory_gib": 1.5e-4, "evaluation__sequences": 3},
