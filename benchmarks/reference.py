@@ -108,7 +108,7 @@ def loop(model: LoopedModel, questions: Questions, *, iterations: int, read_last
             if model.recurrence.anchor and k > 1:
                 state_QTH = state_QTH * (anchor_QT1 / rms_QT1)
         if read:
-            logits.append(linear(model.head.norm(run(coda, state_QTH)), model.head.weight))
+            logits.append(linear(model.norm(run(coda, state_QTH)), model.head.weight))
     return logits
 
 

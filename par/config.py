@@ -162,6 +162,8 @@ class HaltingConfig(Part):
     k: Annotated[int, Field(ge=1)] = 6
     m: Annotated[int, Field(ge=1)] = 8
     """Stop at the first R with p_yes[R] > tau and at least k of p_yes[R..R+m-1] > tau."""
+    trace_sequences: Annotated[int, Field(ge=1)] = 128
+    """Prompts of each of the two splits whose every iteration is recorded, to choose tau, k and m after training."""
 
     @model_validator(mode="after")
     def _satisfiable(self) -> Self:

@@ -68,7 +68,12 @@ class Projection:
         last = self._last_step(run_id)
         fresh = [row for row in rows if row["step"] > last]
         if fresh:
-            points = [(name, value, row["step"]) for row in fresh for name, value in row.items() if name != "step"]
+            points = [
+                (name, value, row["step"])
+                for row in fresh
+                for name, value in row.items()
+                if name != "step" and value is not None
+            ]
             self._log(run_id, points)
             self.last_steps[run_id] = fresh[-1]["step"]
 

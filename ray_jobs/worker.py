@@ -1,34 +1,23 @@
 """What every worker of a seed runs: train from the last commit, evaluate, write the result."""
 
-import io
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from par import metrics as m
 from par.config import RunConfig
 from par.errors import DivergedError
-from par.evaluation.accuracy import DepthCurve, batch_drift, depth_curve
-from par.evaluation.extrapolation import extrapolation, extrapolation_auc, full_state_at
-from par.evaluation.halting import HaltingCurve, halting_curve
-from par.evaluation.tally import Tally
 from par.metrics import Metric
 from par.model.cost import step_flops
-from par.model.memory import evaluation_prompts
-from par.study.ledger import ACCURACY, HALTING, HISTORY, SeedResult
+from par.study.ledger import HISTORY, SeedResult
 from par.tasks.groups import parse_task
 from par.tasks.streams import evaluation_hash
 from par.training import checkpoint
 from par.training.loop import StepReport, Trainer
 from par.training.parallel import data_mesh, workers
 from par.training.speed import matrix_peak, peak_memory_gib
+from ray_jobs.outcome import Report, accuracy_on_the_way, outcome, to_parquet
 from ray_jobs.ticket import Ticket
-
-Report = Callable[[Mapping[str, Any]], None]
 
 
 def run_seed(ticket: Ticket, report: Report) -> SeedResult:
@@ -44,14 +33,9 @@ def run_seed(ticket: Ticket, report: Report) -> SeedResult:
     try:
         for row in _train(trainer, ticket.checkpoints, history):
             report({"phase": "train", **row})
-        curve = _evaluate(trainer, ticket.checkpoints / "evaluation.json", report)
-        files[ACCURACY] = to_parquet(list(curve_rows(curve)))
-        metrics = seed_metrics(run, curve) | _evaluation_facts(trainer)
-        if run.halting.mode == "learned":
-            halting = _evaluate_halting(trainer)
-            files[HALTING] = to_parquet(list(curve_rows(halting)))
-            metrics |= halting_metrics(run, halting)
-        result = SeedResult(metrics=metrics, step=trainer.step, evaluation_set=_evaluation_set(run))
+        found = outcome(trainer, history, ticket.checkpoints / "evaluation.json", report)
+        files |= found.files
+        result = SeedResult(metrics=found.metrics, step=trainer.step, evaluation_set=_evaluation_set(run))
     except DivergedError as fault:
         result = SeedResult(metrics={m.G.name: 0.0}, failure=fault.kind, message=str(fault), step=trainer.step)
     if workers(trainer.mesh)[0] == 0:
@@ -72,7 +56,8 @@ def _train(trainer: Trainer, folder: Path, history: list[dict[str, Any]]) -> Ite
         recent.append(step)
         commits = step.step % train.checkpoint_every == 0 or step.step == train.steps
         if step.step % train.report_every == 0 or commits:
-            history.append(_record(recent) | _speed(trainer, recent, peak))
+            seen = accuracy_on_the_way(trainer) if commits else {}
+            history.append(_record(recent) | _speed(trainer, recent, peak) | seen)
             yield history[-1]
             recent = []
         if commits:
@@ -111,88 +96,5 @@ def _speed(trainer: Trainer, reports: list[StepReport], peak: float) -> dict[str
     return {m.FLOPS.name: rate, m.UTILISATION.name: rate / peak, m.PEAK_MEMORY.name: memory}
 
 
-def _evaluate(trainer: Trainer, kept: Path, report: Report) -> DepthCurve:
-    """Read the depth grid; an evaluation of the same weights that was interrupted goes on from its last batch."""
-    run = trainer.run
-    owner = {"fingerprint": run.fingerprint(), "seed": run.seed, "step": trainer.step}
-
-    def keep(tally: Tally) -> None:
-        if workers(trainer.mesh)[0] == 0:
-            tally.save(kept, owner)
-        report(
-            {"phase": "evaluate", "step": trainer.step, "prompts": tally.prompts, "sequences": run.evaluation.sequences}
-        )
-
-    begun = Tally.load(kept, owner, len(run.tested_depths()))
-    task = parse_task(run.task.name)
-    return depth_curve(trainer.model, task, trainer.rendering, **_grid(trainer), begun=begun, keep=keep)
-
-
-def _evaluation_facts(trainer: Trainer) -> dict[str, float]:
-    """How the accuracies were computed, and how much that could matter to them."""
-    grid = {key: value for key, value in _grid(trainer).items() if key in ("depths", "step_size", "batch_size")}
-    drift = batch_drift(trainer.model, parse_task(trainer.run.task.name), trainer.rendering, **grid)
-    return {m.BATCH_DRIFT.name: drift, m.EVALUATION_PROMPTS.name: float(grid["batch_size"])}
-
-
-def _evaluate_halting(trainer: Trainer) -> HaltingCurve:
-    run = trainer.run
-    return halting_curve(trainer.model, parse_task(run.task.name), trainer.rendering, run.halting, **_grid(trainer))
-
-
 def _evaluation_set(run: RunConfig) -> str:
     return evaluation_hash(parse_task(run.task.name), run.tested_depths(), run.evaluation.sequences)
-
-
-def _grid(trainer: Trainer) -> dict[str, Any]:
-    """What is read: the depth grid on the frozen test prompts."""
-    run = trainer.run
-    return {
-        "depths": run.tested_depths(),
-        "step_size": run.recurrence.step_size,
-        "sequences": run.evaluation.sequences,
-        "batch_size": evaluation_prompts(run),
-        "mesh": trainer.mesh,
-    }
-
-
-def curve_rows(curve: DepthCurve | HaltingCurve) -> Iterator[dict[str, float | int]]:
-    """One record per depth."""
-    columns = {name: values for name, values in asdict(curve).items() if name not in ("depths", "sequences")}
-    for place, depth in enumerate(curve.depths):
-        values = {name: column[place] for name, column in columns.items()}
-        yield {"depth": depth, **values, "sequences": curve.sequences}
-
-
-def seed_metrics(run: RunConfig, curve: DepthCurve) -> dict[str, float]:
-    """What is compared between seeds, by metric name."""
-    d = run.task.train_depth
-    found = extrapolation(curve.depths, curve.single_query, train_depth=d)
-    values: dict[Metric, float | None] = {
-        m.G: found.G,
-        m.D50: found.d50,
-        m.CENSORED: float(found.censored),
-        m.N_CROSSINGS: float(found.n_crossings),
-        m.EXTRAPOLATION_AUC: extrapolation_auc(curve.depths, curve.full_state, train_depth=d),
-        m.FULL_STATE_16X: full_state_at(curve.depths, curve.full_state, 16, d),
-        m.AT_TRAIN_DEPTH: curve.single_query[curve.depths.index(d)],
-    }
-    return {metric.name: value for metric, value in values.items() if value is not None}
-
-
-def halting_metrics(run: RunConfig, curve: HaltingCurve) -> dict[str, float]:
-    """What learned halting achieves, by metric name."""
-    d = run.task.train_depth
-    at_d_train = curve.depths.index(d)
-    return {
-        m.HALTING_AUC.name: extrapolation_auc(curve.depths, curve.full_state, train_depth=d),
-        m.NOT_HALTED.name: curve.not_halted[at_d_train],
-        m.HALTING_ITERATIONS.name: curve.mean_iterations[at_d_train],
-    }
-
-
-def to_parquet(records: list[dict[str, Any]]) -> bytes:
-    """Flat records as one Parquet file."""
-    buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(records), buffer)
-    return buffer.getvalue()

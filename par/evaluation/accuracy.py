@@ -15,7 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from par.evaluation.tally import Tally
 from par.model.looped import LoopedModel
 from par.model.packing import Branches, pack
-from par.model.recurrence import Iterations
+from par.model.reading import OwnIteration, Reading
 from par.tasks.groups import GroupTask
 from par.tasks.prompts import Rendering
 from par.tasks.streams import EVALUATION_SEED, Split, examples
@@ -36,7 +36,7 @@ class DepthCurve:
 
 
 class Reader:
-    """Asks a model for every box after every depth of the frozen test prompts."""
+    """Asks a model for every box after every depth of the frozen prompts of a split."""
 
     def __init__(
         self,
@@ -45,23 +45,29 @@ class Reader:
         rendering: Rendering,
         depths: Sequence[int],
         extra_candidates: tuple[int, ...] = (),
+        split: Split = Split.TEST,
     ) -> None:
-        self.model, self.task, self.rendering = model, task, rendering
+        self.model, self.task, self.rendering, self.split = model, task, rendering, split
         self.depths, self.extra_candidates = tuple(depths), extra_candidates
         self.device = next(model.parameters()).device
 
-    def logits(self, indices: np.ndarray, plan: Iterations) -> tuple[Tensor, Tensor]:
-        """Logits (K, B, N, C) after each kept iteration, and the right candidates (B, N), deepest branches first."""
-        drawn = examples(self.task, seed=EVALUATION_SEED, split=Split.TEST, indices=indices, depth=max(self.depths))
+    def read(self, indices: np.ndarray, reading: Reading) -> tuple[Tensor, Tensor]:
+        """The result of the reading, and the right candidates (B, N), deepest branches first."""
+        drawn = examples(self.task, seed=EVALUATION_SEED, split=self.split, indices=indices, depth=max(self.depths))
         prompts = self.rendering.render(drawn)
         branches = Branches.all_boxes(np.tile(np.array(self.depths[::-1]), (len(indices), 1)), self.task.boxes)
         packed = pack(prompts, branches, self.extra_candidates).to(self.device)
-        logits_KBNC, _ = self.model(packed, plan)
-        return logits_KBNC, torch.from_numpy(branches.targets(prompts, max(self.depths))).to(self.device)
+        result, _ = self.model(packed, reading)
+        return result, torch.from_numpy(branches.targets(prompts, max(self.depths))).to(self.device)
 
     def by_depth(self, values_BN: Tensor) -> Tensor:
         """The branches (B, N) as (B, D, X), the depths ascending."""
         return values_BN.unflatten(-1, (len(self.depths), self.task.boxes)).flip(1)
+
+
+def completions(depths: Sequence[int], step_size: int, boxes: int) -> list[int]:
+    """The iteration at which each branch of a Reader is complete, ceil(depth / step_size)."""
+    return [ceil(depth / step_size) for depth in reversed(depths) for _ in range(boxes)]
 
 
 def frozen_batches(
@@ -88,19 +94,19 @@ def depth_curve(
     sequences: int,
     batch_size: int,
     mesh: DeviceMesh | None = None,
+    split: Split = Split.TEST,
     begun: Tally | None = None,
     keep: Callable[[Tally], None] = lambda tally: None,
 ) -> DepthCurve:
-    """Read every depth d at iteration ceil(d / step_size) on the first ``sequences`` frozen test prompts.
+    """Read every depth d at iteration ceil(d / step_size) on the first ``sequences`` frozen prompts of a split.
 
     ``keep`` is given the counts after every batch; an evaluation that is ``begun`` with one of them goes on from there.
     """
-    reads_D = [ceil(depth / step_size) for depth in reversed(depths)]
-    plan = Iterations.each_at(np.repeat(reads_D, task.boxes).tolist())
-    reader = Reader(model, task, rendering, depths)
+    own_N = completions(depths, step_size, task.boxes)
+    reader = Reader(model, task, rendering, depths, split=split)
     tally = begun or Tally.empty(len(depths))
     for prompts, indices in frozen_batches(sequences, batch_size, mesh, tally.prompts):
-        logits_1BNC, targets_BN = reader.logits(indices, plan)
+        logits_1BNC, targets_BN = reader.read(indices, OwnIteration(own_N))
         right_BDX = reader.by_depth(logits_1BNC[0].argmax(-1) == targets_BN)
         right_BDX = right_BDX[torch.from_numpy(indices < sequences).to(reader.device)]
         counts_2D = torch.stack([right_BDX.sum((0, 2)), right_BDX.all(-1).sum(0)])
@@ -128,9 +134,8 @@ def batch_drift(
 
     Zero in exact arithmetic; what is left is the rounding of the kernels that the device takes for either size.
     """
-    reads_D = [ceil(depth / step_size) for depth in reversed(depths)]
-    plan = Iterations.each_at(np.repeat(reads_D, task.boxes).tolist())
+    own_N = completions(depths, step_size, task.boxes)
     reader = Reader(model, task, rendering, depths)
-    alone_1BNC, _ = reader.logits(np.arange(1), plan)
-    together_1BNC, _ = reader.logits(np.arange(batch_size), plan)
+    alone_1BNC, _ = reader.read(np.arange(1), OwnIteration(own_N))
+    together_1BNC, _ = reader.read(np.arange(batch_size), OwnIteration(own_N))
     return float((alone_1BNC[:, 0] - together_1BNC[:, 0]).abs().max())

@@ -13,11 +13,11 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from par.config import HaltingConfig
 from par.evaluation.accuracy import Reader, frozen_batches
+from par.evaluation.lazily import LazyReading
 from par.model.looped import LoopedModel
-from par.model.recurrence import Iterations
 from par.tasks.groups import GroupTask
 from par.tasks.prompts import Rendering
-from par.training.parallel import summed
+from par.training.parallel import gathered, summed
 
 
 def first_firing(p_yes_KS: Tensor, rule: HaltingConfig) -> Tensor:
@@ -33,6 +33,11 @@ def first_firing(p_yes_KS: Tensor, rule: HaltingConfig) -> Tensor:
     return torch.where(fires_RS.any(0), fires_RS.long().argmax(0) + 1, 0)
 
 
+def last_iteration(rule: HaltingConfig, depths: Sequence[int], step_size: int) -> int:
+    """K_max: iterations within which a question may halt, ceil(deepest / step_size) + m."""
+    return ceil(max(depths) / step_size) + rule.m
+
+
 @dataclass(frozen=True, slots=True)
 class HaltingCurve:
     """What learned halting achieves at each depth. Not halted is kept apart from wrong."""
@@ -46,6 +51,8 @@ class HaltingCurve:
     """Share of questions that never halted."""
     mean_iterations: tuple[float, ...]
     """Iteration at which a question halted, mean over those that did; 0 if none did."""
+    mean_reads: tuple[float, ...]
+    """Iterations that were read out until a question was settled."""
     sequences: int
 
 
@@ -62,24 +69,28 @@ def halting_curve(
     batch_size: int,
     mesh: DeviceMesh | None = None,
 ) -> HaltingCurve:
-    """Read every question out after every iteration up to K_max = ceil(deepest / step_size) + m, and apply the rule."""
-    last = ceil(max(depths) / step_size) + rule.m
-    plan = Iterations(count=last, keep=tuple(range(1, last + 1)))
+    """Let every question halt by the rule within K_max iterations.
+
+    States are read out as the rule needs them, and questions leave when they are settled.
+    """
+    last = last_iteration(rule, depths, step_size)
     reader = Reader(model, task, rendering, depths, extra_candidates=(rendering.yes, rendering.no))
-    counts_4D = torch.zeros(4, len(depths), device=reader.device, dtype=torch.long)
-    for _, indices in frozen_batches(sequences, batch_size, mesh):
-        logits_KBNC, targets_BN = reader.logits(indices, plan)
-        p_yes_KBN = logits_KBNC[..., -2:].softmax(-1)[..., 0]
-        halted_BN = first_firing(p_yes_KBN.flatten(1), rule).view_as(targets_BN)
-        answers_KBN = logits_KBNC[..., :-2].argmax(-1)
-        answers_BN = answers_KBN.gather(0, (halted_BN - 1).clamp_min(0).unsqueeze(0)).squeeze(0)
-        wanted_B = torch.from_numpy(indices < sequences).to(reader.device)
-        right_BDX = reader.by_depth((answers_BN == targets_BN) & (halted_BN > 0))[wanted_B]
-        halted_BDX = reader.by_depth(halted_BN)[wanted_B]
-        counts_4D += torch.stack([
-            right_BDX.sum((0, 2)), right_BDX.all(-1).sum(0), (halted_BDX == 0).sum((0, 2)), halted_BDX.sum((0, 2)),
-        ])  # fmt: skip
-    right_D, full_D, not_halted_D, iterations_D = summed(counts_4D, mesh).tolist()
+    counts_5D = torch.zeros(5, len(depths), device=reader.device, dtype=torch.long)
+    with gathered(model.coda):
+        for _, indices in frozen_batches(sequences, batch_size, mesh):
+            reading = LazyReading(rule, last=last, prompts=len(indices), branches=len(depths) * task.boxes)
+            (halted_BN, answers_BN), targets_BN = reader.read(indices, reading)
+            wanted_B = torch.from_numpy(indices < sequences)
+            right_BN = (answers_BN == targets_BN.cpu()) & (halted_BN > 0)
+            reads_BN = torch.from_numpy(reading.read_S).view_as(halted_BN)
+            right_BDX, halted_BDX, reads_BDX = (
+                reader.by_depth(values_BN)[wanted_B] for values_BN in (right_BN, halted_BN, reads_BN)
+            )
+            counts_5D += torch.stack([
+                right_BDX.sum((0, 2)), right_BDX.all(-1).sum(0), (halted_BDX == 0).sum((0, 2)), halted_BDX.sum((0, 2)),
+                reads_BDX.sum((0, 2)),
+            ]).to(reader.device)  # fmt: skip
+    right_D, full_D, not_halted_D, iterations_D, reads_D = summed(counts_5D, mesh).tolist()
     questions = sequences * task.boxes
     return HaltingCurve(
         depths=tuple(depths),
@@ -90,5 +101,6 @@ def halting_curve(
             iterations / max(1, questions - silent)
             for iterations, silent in zip(iterations_D, not_halted_D, strict=True)
         ),
+        mean_reads=tuple(reads / questions for reads in reads_D),
         sequences=sequences,
     )

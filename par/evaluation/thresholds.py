@@ -134,6 +134,13 @@ def score(traces: Traces, grid: Grid) -> Scores:
     )
 
 
+def known_depth(traces: Traces, step_size: int) -> float:
+    """Share of prompts whose boxes are all right at the iteration that completes them, ceil(depth / step_size)."""
+    completed_S = -(-traces.depth_S.astype(np.int64) // step_size)
+    right_S = traces.answer_SK[np.arange(len(completed_S)), completed_S - 1] == traces.target_S
+    return float(right_S[traces.prompts()].all(1).mean())
+
+
 def _count(counts_4N: np.ndarray, grid: Grid, p_yes_XPK: np.ndarray, right_XPK: np.ndarray) -> None:
     """Add to each rule's questions right, prompts right, questions halted and their iterations."""
     X, P, K = p_yes_XPK.shape

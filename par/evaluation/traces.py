@@ -4,7 +4,7 @@ A trace is a Parquet file with one row per question, in any order:
 
     split     dictionary<string>           "calibration": rules are chosen on it; "test": they are reported on it
     sequence  int32                        index of the prompt in its split
-    depth     int16                        operations of the prompt
+    depth     int32                        operations of the prompt
     box       int8                         the box that is asked for, 0 … X−1
     target    int8                         the object that is in it
     p_yes     fixed_size_list<float16>[K]  probability of Yes after iterations 1 … K
@@ -119,7 +119,7 @@ def schema(iterations: int) -> pa.Schema:
     columns: dict[str, pa.DataType] = {
         "split": pa.dictionary(pa.int32(), pa.string()),
         "sequence": pa.int32(),
-        "depth": pa.int16(),
+        "depth": pa.int32(),
         "box": pa.int8(),
         "target": pa.int8(),
         "p_yes": pa.list_(pa.float16(), iterations),

@@ -30,12 +30,12 @@ class Context:
         cos_BTD, sin_BTD = (table.repeat(times, 1, 1) for table in (self.cos_BTD, self.sin_BTD))
         return self.of(cos_BTD, sin_BTD, self.layout.repeated(times), self.kernel)
 
-    def part(self, first: int, last: int) -> Self:
-        """The context of the prefix and of the branches first … last − 1."""
-        if (first, last) == (0, self.layout.branches):
+    def part(self, first: int, last: int, rows_B: Tensor | None = None) -> Self:
+        """The context of the prefix and of the branches first … last − 1, of some of the prompts."""
+        if (first, last) == (0, self.layout.branches) and rows_B is None:
             return self
-        cos_BTD, sin_BTD = (self.layout.take(table, first, last) for table in (self.cos_BTD, self.sin_BTD))
-        return self.of(cos_BTD, sin_BTD, self.layout.part(first, last), self.kernel)
+        cos_BTD, sin_BTD = (self.layout.take(table, first, last, rows_B) for table in (self.cos_BTD, self.sin_BTD))
+        return self.of(cos_BTD, sin_BTD, self.layout.part(first, last, rows_B), self.kernel)
 
     def apply(self, layers: Iterable[nn.Module], state_BTH: Tensor) -> Tensor:
         """Run the decoder layers in order."""

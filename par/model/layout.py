@@ -42,17 +42,19 @@ class Layout:
         """The same places on a device."""
         return replace(self, ends_BN=self.ends_BN.to(device, non_blocking=True))
 
-    def part(self, first: int, last: int) -> Self:
-        """The places left when only the branches first … last − 1 follow the prefix."""
-        return replace(self, ends_BN=self.ends_BN[:, first:last])
+    def part(self, first: int, last: int, rows_B: Tensor | None = None) -> Self:
+        """The places left when only the branches first … last − 1 follow the prefix, of some of the prompts."""
+        ends_BN = self.ends_BN if rows_B is None else self.ends_BN[rows_B]
+        return replace(self, ends_BN=ends_BN[:, first:last])
 
     def repeated(self, times: int) -> Self:
         """The places of a batch that is stacked ``times`` times."""
         return replace(self, ends_BN=self.ends_BN.repeat(times, 1))
 
-    def take(self, values_BT: Tensor, first: int, last: int) -> Tensor:
-        """Of values (B, T, …) those of the prefix and of the branches first … last − 1."""
+    def take(self, values_BT: Tensor, first: int, last: int, rows_B: Tensor | None = None) -> Tensor:
+        """Of values (B, T, …) those of the prefix and of the branches first … last − 1, of some of the prompts."""
         P, L = self.prefix_tokens, self.query_tokens
+        values_BT = values_BT if rows_B is None else values_BT[rows_B]
         if first == 0:
             return values_BT[:, : P + last * L]
         return torch.cat([values_BT[:, :P], values_BT[:, P + first * L : P + last * L]], dim=1)

@@ -13,7 +13,8 @@ from par.model.backbones import split_layers
 from par.model.coda import Coda
 from par.model.context import Context
 from par.model.packing import Packed
-from par.model.readout import CandidateHead
+from par.model.reading import Reading, Shown, Staying
+from par.model.readout import CandidateHead, candidate_logits
 from par.model.recurrence import Iterations, Recurrence
 
 
@@ -54,28 +55,32 @@ class LoopedModel(nn.Module):
             adapter_init=adapter_init,
         )
         self.coda = Coda(layers[core_end:])
-        self.head = CandidateHead(decoder.norm, parent.lm_head.weight)
+        self.head = CandidateHead(parent.lm_head.weight)
+        self.norm = decoder.norm
         self.kernel = "split"
 
-    def forward(self, packed: Packed, plan: Iterations) -> tuple[Tensor, Tensor]:
-        """Logits (K, B, N, C) of the candidates at every branch's answer row after each kept iteration, and the drift.
+    def forward(self, packed: Packed, plan: Iterations | Reading) -> tuple[Tensor, Tensor]:
+        """Logits (K, B, N, C) of the candidates at the branches' answer rows, and the drift of the last iteration.
 
-        Where every branch is read at an iteration of its own, (1, B, N, C). With gradient the kept states pass the coda
-        as one batch. Without, each is read as it comes and only its answer rows stay: memory does not grow with R.
+        Iterations are for training: the K kept states pass the coda as one batch. A Reading is for all else: it reads
+        the states as they come, so that memory does not grow with R, and its own result takes the place of the logits.
         """
         hidden_BTH = self.embed(packed.ids_BT)
+        candidates_BCH = self.head(packed.candidates_BC)
         cos_BTD, sin_BTD = self.rotary(hidden_BTH, packed.positions_BT)
         context = Context.of(cos_BTD, sin_BTD, packed.layout, self.kernel)
         e_BTH = context.apply(self.prelude, hidden_BTH)
-        if torch.is_grad_enabled():
+        if isinstance(plan, Iterations):
             kept, drift = self.recurrence(e_BTH, context, packed.real_BT, plan)
             answers_MNH = self.coda(torch.cat(kept), context.repeated(len(kept)))
-            answers_KBNH = answers_MNH.unflatten(0, (len(kept), -1))
-        else:
-            reads, drift = self.recurrence(e_BTH, context, packed.real_BT, plan, self._read)
-            answers_KBNH = torch.cat(reads[::-1], dim=1).unsqueeze(0) if plan.own else torch.stack(reads)
-        return self.head(answers_KBNH, packed.candidates_BC), drift
+            return candidate_logits(self.norm(answers_MNH.unflatten(0, (len(kept), -1))), candidates_BCH), drift
 
-    def _read(self, state_BTH: Tensor, context: Context, first: int) -> Tensor:
-        last = context.layout.branches
-        return self.coda(context.layout.take(state_BTH, first, last), context.part(first, last))
+        def answer(state_BTH: Tensor, context: Context, rows_B: Tensor | None) -> Tensor:
+            rows_BCH = candidates_BCH if rows_B is None else candidates_BCH[rows_B]
+            return candidate_logits(self.norm(self.coda(state_BTH, context)), rows_BCH)
+
+        def listen(shown: Shown) -> Staying | None:
+            return plan.after(shown, answer)
+
+        _, drift = self.recurrence(e_BTH, context, packed.real_BT, Iterations.all_of(plan.count), listen)
+        return plan.result(), drift

@@ -3,9 +3,9 @@
 Dimension letters: B prompts, T tokens, H width, R iterations, N branches.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Self
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,10 @@ from torch.utils.checkpoint import checkpoint
 
 from par.model.anchor import anchor_rms, mean_drift, rms
 from par.model.context import Context
+from par.model.reading import Shown, Staying
+
+Listener = Callable[[Shown], Staying | None]
+"""Is shown every iteration of a pass without gradient; says who goes on, None for all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,23 +31,15 @@ class Iterations:
     """w: trailing iterations that carry gradient."""
     reset: Tensor | None = field(default=None, repr=False)
     """(R, B, N) booleans: branches that start iteration k from e instead of their state."""
-    own: tuple[int, ...] | None = None
-    """The iteration at which each branch is read, after which it leaves the batch; None reads all at each kept one."""
 
     def __post_init__(self) -> None:
         if not self.keep or list(self.keep) != sorted({k for k in self.keep if 1 <= k <= self.count}):
             raise ValueError(f"keep={self.keep} must ascend within 1..{self.count}")
-        if self.own is not None and list(self.own) != sorted(self.own, reverse=True):
-            raise ValueError(f"own={self.own} must not ascend: the branches that stay longest come first")
 
     @classmethod
-    def each_at(cls, own: Sequence[int]) -> Self:
-        """Read every branch at its own iteration; the branches that stay longest come first."""
-        return cls(count=max(own), keep=tuple(sorted(set(own))), own=tuple(own))
-
-    def staying(self, k: int, branches: int) -> int:
-        """How many of the branches go on after iteration k."""
-        return branches if self.own is None else sum(last > k for last in self.own)
+    def all_of(cls, count: int) -> "Iterations":
+        """So many iterations for a listener."""
+        return cls(count=count, keep=(count,))
 
 
 class Recurrence(nn.Module):
@@ -67,18 +63,12 @@ class Recurrence(nn.Module):
         self._core = torch.compile(self._apply_core, dynamic=True)
 
     def forward(
-        self,
-        e_BTH: Tensor,
-        context: Context,
-        real_BT: Tensor,
-        plan: Iterations,
-        read: Callable[[Tensor, Context, int], Tensor] = lambda state_BTH, context, first: state_BTH,
+        self, e_BTH: Tensor, context: Context, real_BT: Tensor, plan: Iterations, listen: Listener | None = None
     ) -> tuple[list[Tensor], Tensor]:
-        """Iterate from s_0 = e; return what ``read`` makes of each kept state, and the drift of the last iteration.
+        """Iterate from s_0 = e; return the kept states (B, T, H) and the drift of the last iteration, a scalar.
 
-        ``read`` is given the state, its context and the first branch that is read now; without it the states (B, T, H)
-        themselves are kept. The drift is a scalar. Iterations 1 … R − w run without gradient; the input e keeps its
-        gradient through the window.
+        Iterations 1 … R − w run without gradient; the input e keeps its gradient through the window. A listener is
+        shown every state; it keeps what it wants itself, and says who goes on.
         """
         input_BTH = nn.functional.linear(e_BTH, self.adapter.weight.chunk(2, dim=1)[0])
         state_BTH, anchor_BT1, kept = e_BTH, None, []
@@ -93,15 +83,16 @@ class Recurrence(nn.Module):
                     state_BTH = anchor_rms(state_BTH, rms_BT1, anchor_BT1)
             if k == plan.count:
                 drift = mean_drift(rms_BT1, anchor_BT1, real_BT)
-            if k in plan.keep:
-                staying = plan.staying(k, context.layout.branches)
-                kept.append(read(state_BTH, context, staying if plan.own else 0))
-                if 0 < staying < context.layout.branches:
-                    e_BTH, input_BTH, state_BTH, anchor_BT1, real_BT = (
-                        context.layout.take(values, 0, staying)
-                        for values in (e_BTH, input_BTH, state_BTH, anchor_BT1, real_BT)
-                    )
-                    context = context.part(0, staying)
+            if listen is None:
+                kept += [state_BTH] if k in plan.keep else []
+            elif staying := listen(Shown(k, state_BTH, context, partial(mean_drift, rms_BT1, anchor_BT1, real_BT))):
+                if staying.branches == 0:
+                    break
+                e_BTH, input_BTH, state_BTH, anchor_BT1, real_BT = (
+                    context.layout.take(values, 0, staying.branches, staying.rows_B)
+                    for values in (e_BTH, input_BTH, state_BTH, anchor_BT1, real_BT)
+                )
+                context = context.part(0, staying.branches, staying.rows_B)
         return kept, drift
 
     def _iterate(self, input_BTH: Tensor, state_BTH: Tensor, context: Context) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,7 @@ NEEDS: dict[str, tuple[str, tuple[object, ...]]] = {
     "halting.tau": ("halting.mode", ("learned",)),
     "halting.k": ("halting.mode", ("learned",)),
     "halting.m": ("halting.mode", ("learned",)),
+    "halting.trace_sequences": ("halting.mode", ("learned",)),
 }
 """Setting: (the other one, its values with which the setting does something)."""
 

@@ -40,6 +40,7 @@ __all__ = [
     "FORMAT",
     "HALTING",
     "HISTORY",
+    "TRACE",
     "Attempt",
     "ConfigRecord",
     "ConfigState",
@@ -59,6 +60,8 @@ READERS = 16
 
 ACCURACY = "accuracy.parquet"
 """Accuracy by depth of one seed: depth, single_query, full_state, sequences."""
+TRACE = "trace.parquet"
+"""What the model says after every iteration, where halting is learned: see par.evaluation.traces."""
 HALTING = "halting.parquet"
 """What learned halting achieves by depth, where it is learned: the fields of HaltingCurve."""
 HISTORY = "history.parquet"

@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from par.config import RunConfig
 from par.model.build import build_model
 from par.model.packing import Branches, Packed, pack
-from par.model.recurrence import Iterations
+from par.model.reading import OwnIteration
 from par.tasks.prompts import Prompts, Rendering
 from par.training.parallel import shard
 
@@ -24,13 +24,14 @@ class Lesson:
 
     packed: Packed
     """Branches (B, J·N): those of the longest truncation first."""
-    plan: Iterations
+    own: tuple[int, ...]
+    """The iteration at which each of these branches is read."""
     places: tuple[int, ...]
     """Of each truncation the student's kept iteration that it teaches, as a place in K."""
 
     def to(self, device: torch.device) -> "Lesson":
         """The same tensors on a device."""
-        return Lesson(self.packed.to(device), self.plan, self.places)
+        return Lesson(self.packed.to(device), self.own, self.places)
 
 
 def lesson(
@@ -46,7 +47,7 @@ def lesson(
     operations_BM = np.tile(np.repeat(step_size * np.array(taught), N), (B, 1))
     packed = pack(prompts, Branches(operations_BM, np.tile(asked.boxes_BN, (1, len(taught))))).stretched(stretch)
     own = tuple(np.repeat(taught, N).tolist())
-    return Lesson(packed, Iterations.each_at(own), tuple(kept.index(k) for k in taught))
+    return Lesson(packed, own, tuple(kept.index(k) for k in taught))
 
 
 class Teacher:
@@ -62,7 +63,7 @@ class Teacher:
     @torch.no_grad()
     def answers(self, asked: Lesson, kept: int) -> Tensor:
         """Probabilities (K, B, N, C) of the candidates; zero at iterations that are not taught."""
-        logits_1BMC, _ = self.model(asked.packed, asked.plan)
+        logits_1BMC, _ = self.model(asked.packed, OwnIteration(asked.own))
         B, _, C = logits_1BMC[0].shape
         probabilities_JBNC = logits_1BMC[0].float().softmax(-1).view(B, len(asked.places), -1, C).transpose(0, 1)
         answers_KBNC = probabilities_JBNC.new_zeros(kept, *probabilities_JBNC.shape[1:])

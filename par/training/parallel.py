@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import distributed as dist
+from torch import nn
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
@@ -56,6 +57,24 @@ def gradients_reduced(model: LoopedModel, *, now: bool) -> Iterator[None]:
     if isinstance(model, FSDPModule):
         model.set_requires_gradient_sync(now)
     yield
+
+
+@contextmanager
+def gathered(part: nn.Module) -> Iterator[None]:
+    """Within: the weights of all units of ``part`` stay gathered, so that each worker may call it as often as it likes.
+
+    Every worker enters and leaves it; a model without a mesh needs nothing.
+    """
+    units = [module for module in part.modules() if isinstance(module, FSDPModule)]
+    for unit in units:
+        unit.unshard()
+        unit.set_reshard_after_forward(False, recurse=False)
+    try:
+        yield
+    finally:
+        for unit in units:
+            unit.set_reshard_after_forward(True, recurse=False)
+            unit.reshard()
 
 
 def workers(mesh: DeviceMesh | None) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from benchmarks.wide import WIDE, registered
 from par.evaluation.accuracy import Reader, depth_curve
 from par.model.backbones import BACKBONES
 from par.model.looped import LoopedModel
-from par.model.recurrence import Iterations
+from par.model.reading import AllBranches
 from par.model.weights import random_parent
 from par.tasks.groups import parse_task
 from par.tasks.prompts import open_rendering
@@ -118,7 +118,7 @@ def test_every_answer_is_the_products():
     """Log-probabilities of the candidates agree for every prompt, depth and box, not only what is right on average."""
     subject, rendering, indices = MODELS["qwen3", "compact", False], RENDERINGS["compact"], np.arange(4)
     reader = Reader(subject, TASK, rendering, DEPTHS)
-    logits_KBNC, _ = reader.logits(indices, Iterations(count=DEPTHS[-1], keep=DEPTHS))
+    logits_KBNC, _ = reader.read(indices, AllBranches(DEPTHS))
     for number, depth in enumerate(DEPTHS):
         drawn = examples(TASK, seed=EVALUATION_SEED, split=Split.TEST, indices=indices, depth=depth)
         questions = Questions.about(rendering.render(drawn), range(TASK.boxes))

@@ -13,6 +13,7 @@ from par.evaluation.tally import Tally
 from par.model.build import build_model, build_rendering
 from par.model.looped import LoopedModel
 from par.model.packing import Branches, Packed, pack
+from par.model.reading import OwnIteration
 from par.model.recurrence import Iterations
 from par.tasks.groups import GroupTask, parse_task, states
 from par.tasks.prompts import CompactRendering, Rendering
@@ -75,7 +76,7 @@ class Oracle(nn.Module):
         self.unused = nn.Parameter(torch.zeros(1))
         self.task, self.words, self.wrong, self.step_size = task, words, wrong, step_size
 
-    def forward(self, packed: Packed, plan: Iterations) -> tuple[Tensor, Tensor]:
+    def forward(self, packed: Packed, reading: OwnIteration) -> tuple[Tensor, Tensor]:
         """At every iteration, or with a step size only at iteration ceil(j / c) of a branch of j operations."""
         P, X = packed.layout.prefix_tokens, self.task.boxes
         operations_BD = packed.ids_BT[:, 1:P].numpy() - self.words.operations
@@ -84,7 +85,7 @@ class Oracle(nn.Module):
         boxes_BN = packed.ids_BT[:, P:] - self.words.queries
         answers_BN = held_BJX[torch.arange(len(held_BJX))[:, None], seen_BN, boxes_BN]
         answers_BN = (answers_BN + torch.isin(boxes_BN, torch.tensor(self.wrong))) % X
-        at_1BN = (self._late(torch.tensor(plan.own), seen_BN) + answers_BN).unsqueeze(0) % X
+        at_1BN = (self._late(torch.tensor(reading.own_N), seen_BN) + answers_BN).unsqueeze(0) % X
         return nn.functional.one_hot(at_1BN, X).float(), torch.ones(())
 
     def _late(self, own_N: Tensor, seen_BN: Tensor) -> Tensor:
@@ -210,8 +211,8 @@ def test_drift_between_batches_is_measured():
     words = CompactRendering(task, 3)
 
     class Leaky(Oracle):
-        def forward(self, packed: Packed, plan: Iterations) -> tuple[Tensor, Tensor]:
-            logits, drift = super().forward(packed, plan)
+        def forward(self, packed: Packed, reading: OwnIteration) -> tuple[Tensor, Tensor]:
+            logits, drift = super().forward(packed, reading)
             return logits + 0.25 * len(packed.ids_BT), drift
 
     grid = {"depths": DEPTHS, "step_size": 1, "batch_size": 9}

@@ -1,15 +1,22 @@
 """The halting rule, and what it achieves, against plain Python."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from par.config import HaltingConfig
+from par.evaluation.accuracy import Reader
 from par.evaluation.halting import first_firing, halting_curve
+from par.evaluation.lazily import LazyReading
+from par.model.reading import AllBranches
 from par.tasks.groups import parse_task
-from par.testing import tiny_run
+from par.testing import run_processes, tiny_run
 from par.training.loop import Trainer
+from par.training.parallel import data_mesh
 
 
 def plain(p_yes: list[float], tau: float, k: int, m: int) -> int:
@@ -52,9 +59,9 @@ def trainer():
 
 
 def curve(trainer: Trainer, **changes):
-    settings = {"depths": (2, 4, 8), "step_size": 1, "sequences": 10, "batch_size": 4}
-    rule = HaltingConfig(mode="learned", tau=0.5, k=1, m=1)
-    return halting_curve(trainer.model, parse_task("swap-s3"), trainer.rendering, rule, **settings | changes)
+    asked = {"depths": (2, 4, 8), "step_size": 1, "sequences": 10, "batch_size": 4}
+    asked |= {"rule": HaltingConfig(mode="learned", tau=0.5, k=1, m=1)}
+    return halting_curve(trainer.model, parse_task("swap-s3"), trainer.rendering, **asked | changes)
 
 
 def test_not_halted_is_apart_from_wrong(trainer, monkeypatch):
@@ -80,3 +87,67 @@ def test_not_halted_is_apart_from_wrong(trainer, monkeypatch):
 def test_batch_size_changes_nothing(trainer):
     """The curve is the same for any batch size, a last partial batch included."""
     assert curve(trainer, batch_size=10) == curve(trainer, batch_size=3)
+
+
+def exhaustive(trainer: Trainer, rule: HaltingConfig, indices: np.ndarray, depths: tuple[int, ...], last: int):
+    """Where each question halts and what it answers there, from the read-out of every iteration."""
+    words = trainer.rendering
+    reader = Reader(trainer.model, parse_task("swap-s3"), words, depths, extra_candidates=(words.yes, words.no))
+    logits_KBNC, _ = reader.read(indices, AllBranches(range(1, last + 1)))
+    p_yes_KBN = logits_KBNC[..., -2:].softmax(-1)[..., 0]
+    halted_BN = first_firing(p_yes_KBN.flatten(1), rule).view(p_yes_KBN.shape[1:])
+    answers_KBN = logits_KBNC[..., :-2].argmax(-1)
+    return halted_BN, answers_KBN.gather(0, (halted_BN - 1).clamp_min(0).unsqueeze(0)).squeeze(0), p_yes_KBN
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), prompts=st.integers(1, 5))
+@torch.no_grad()
+def test_lazy_equals_exhaustive_on_a_model(trainer, data, prompts):
+    """Whatever the rule, few states read and questions leaving change neither where one halts nor its answer."""
+    m = data.draw(st.integers(1, 8))
+    depths, last = (2, 4, 8), 8 + m
+    indices = np.arange(prompts) + data.draw(st.integers(0, 50))
+    open_rule = HaltingConfig(mode="learned", tau=0.5, k=data.draw(st.integers(1, m)), m=m)
+    _, _, p_yes_KBN = exhaustive(trainer, open_rule, indices, depths, last)
+    tau = float(p_yes_KBN.flatten().quantile(data.draw(st.floats(0.05, 0.95)))) + 1e-6  # where some say yes, some no
+    rule = HaltingConfig(mode="learned", tau=tau, k=open_rule.k, m=m)
+    halted_BN, answers_BN, _ = exhaustive(trainer, rule, indices, depths, last)
+    words = trainer.rendering
+    reader = Reader(trainer.model, parse_task("swap-s3"), words, depths, extra_candidates=(words.yes, words.no))
+    reading = LazyReading(rule, last=last, prompts=prompts, branches=9)
+    (found_BN, said_BN), _ = reader.read(indices, reading)
+    assert torch.equal(found_BN, halted_BN)
+    assert torch.equal(said_BN[halted_BN > 0], answers_BN[halted_BN > 0])
+    assert reading.read_S.max() <= last
+    assert reading.coda_calls <= 2 * last
+
+
+def test_who_has_halted_leaves(trainer):
+    """Once all have halted no iteration runs; with a rule that fires at once a single state is read."""
+    words = trainer.rendering
+    reader = Reader(trainer.model, parse_task("swap-s3"), words, (2, 4), extra_candidates=(words.yes, words.no))
+    reading = LazyReading(HaltingConfig(mode="learned", tau=1e-6, k=1, m=1), last=9, prompts=3, branches=6)
+    with torch.no_grad():
+        reader.read(np.arange(3), reading)
+    assert reading.halting.iteration == 1
+    assert reading.coda_calls == 1
+    assert reading.read_S.tolist() == [1] * 18
+
+
+def curve_of_two(rank: int, out: Path) -> None:
+    """Two workers, each of which reads as its own questions need."""
+    torch.manual_seed(0)
+    sharded = Trainer(tiny_run(halting__mode="learned", train__workers=2), data_mesh())
+    found = curve(sharded, rule=HaltingConfig(mode="learned", tau=0.5, k=2, m=3), mesh=sharded.mesh)
+    again = curve(sharded, rule=HaltingConfig(mode="learned", tau=0.5, k=2, m=3), mesh=sharded.mesh)
+    torch.save((found, again), out / f"{rank}.pt")
+
+
+@pytest.mark.dist
+def test_two_workers_halt_as_one(tmp_path, trainer):
+    """Workers that call the coda at different times have the curve of one, again and again."""
+    run_processes(2, curve_of_two, tmp_path)
+    wanted = curve(trainer, rule=HaltingConfig(mode="learned", tau=0.5, k=2, m=3))
+    for rank in (0, 1):
+        assert torch.load(tmp_path / f"{rank}.pt", weights_only=False) == (wanted, wanted)

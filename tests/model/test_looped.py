@@ -13,6 +13,7 @@ from par.model.backbones import BACKBONES
 from par.model.context import Context
 from par.model.looped import LoopedModel
 from par.model.packing import Branches, Packed, pack
+from par.model.reading import AllBranches, OwnIteration
 from par.model.recurrence import Iterations
 from par.model.weights import random_parent
 from par.tasks.groups import parse_task
@@ -115,7 +116,7 @@ def test_gradient_reaches_the_window_and_the_prelude(parent, count, window, tied
         (model.recurrence.adapter.weight, adapter),
         (model.embed.weight, original.model.embed_tokens.weight),
         (model.head.weight, original.lm_head.weight),
-        (model.head.norm.weight, original.model.norm.weight),
+        (model.norm.weight, original.model.norm.weight),
         *zip(model.prelude.parameters(), original.model.layers[0].parameters(), strict=True),
         *zip(model.recurrence.layers.parameters(), core.parameters(), strict=True),
         *zip(model.coda.parameters(), original.model.layers[2].parameters(), strict=True),
@@ -131,7 +132,7 @@ def test_an_earlier_read_out_trains_the_coda_alone(parent):
     logits_KBNC, _ = model(packed(), Iterations(count=4, keep=(1, 4), window=2))
     logits_KBNC[0].square().sum().backward()
     trained = {name.split(".")[0] for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
-    assert trained == {"coda", "head"}
+    assert trained == {"coda", "norm", "head"}
 
 
 def test_gradient_mode_changes_no_logit(parent):
@@ -139,7 +140,7 @@ def test_gradient_mode_changes_no_logit(parent):
     model, batch = LoopedModel(parent("qwen2", COMPACT.vocabulary_size)), packed(operations=(2, DEPTH))
     with_gradient, _ = model(batch, every(4, window=2))
     with torch.no_grad():
-        without, _ = model(batch, every(4))
+        without, _ = model(batch, AllBranches(range(1, 5)))
     torch.testing.assert_close(with_gradient, without, atol=1e-5, rtol=0)
 
 
@@ -222,7 +223,7 @@ def test_a_branch_that_leaves_when_read_changes_no_other(parent, own, rendering)
     wording = open_rendering(TASK, rendering, 3)
     model, batch = LoopedModel(parent("qwen3", wording.vocabulary_size)), packed(wording, operations=(DEPTH, 2))
     all_KBNC, drift = model(batch, every(max(own)))
-    own_1BNC, own_drift = model(batch, Iterations.each_at(own))
+    own_1BNC, own_drift = model(batch, OwnIteration(own))
     for n, k in enumerate(own):
         torch.testing.assert_close(own_1BNC[0, :, n], all_KBNC[k - 1, :, n], atol=1e-5, rtol=1e-5)
     if len(set(own)) == 1:
@@ -232,7 +233,7 @@ def test_a_branch_that_leaves_when_read_changes_no_other(parent, own, rendering)
 def test_the_branches_that_stay_longest_come_first():
     """Own iterations that ascend are a ValueError: branches leave from the end."""
     with pytest.raises(ValueError, match="must not ascend"):
-        Iterations.each_at((2, 3))
+        OwnIteration((2, 3))
 
 
 def gradients(model: LoopedModel, batch: Packed, plan: Iterations) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ from torch.nn.functional import linear
 
 from par.model.backbones import BACKBONES
 from par.model.looped import LoopedModel
-from par.model.readout import CandidateHead
+from par.model.readout import CandidateHead, candidate_logits
 from par.model.weights import random_parent
 
 K, B, N, H, C, V = 2, 3, 4, 8, 3, 11
@@ -26,23 +26,23 @@ def candidates_BC():
 
 def head(dtype: torch.dtype = torch.float32) -> CandidateHead:
     weight_VH = torch.randn(V, H, generator=torch.Generator().manual_seed(1))
-    return CandidateHead(nn.RMSNorm(H), nn.Parameter(weight_VH)).to(dtype)
+    return CandidateHead(nn.Parameter(weight_VH)).to(dtype)
 
 
 def test_candidate_logits_are_rows_of_the_full_head(states_KBNH, candidates_BC):
     """Each prompt gets the logits that the whole output matrix would give to its own candidates."""
     readout = head()
-    full_KBNV = linear(readout.norm(states_KBNH), readout.weight)
+    full_KBNV = linear(states_KBNH, readout.weight)
     wanted_KBNC = full_KBNV.gather(-1, candidates_BC[None, :, None].expand(K, B, N, C))
-    torch.testing.assert_close(readout(states_KBNH, candidates_BC), wanted_KBNC, atol=1e-6, rtol=0)
+    torch.testing.assert_close(candidate_logits(states_KBNH, readout(candidates_BC)), wanted_KBNC, atol=1e-6, rtol=0)
 
 
 def test_logits_are_fp32_whatever_the_weights(states_KBNH, candidates_BC):
     """bfloat16 states and weights are multiplied in fp32: no logit is rounded to bfloat16."""
     readout, states = head(torch.bfloat16), states_KBNH.bfloat16()
-    logits_KBNC = readout(states, candidates_BC)
-    normed_KBNH, rows_BCH = readout.norm(states).double(), readout.weight.double()[candidates_BC]
-    wanted_KBNC = torch.einsum("kbnh,bch->kbnc", normed_KBNH, rows_BCH)
+    logits_KBNC = candidate_logits(states, readout(candidates_BC))
+    rows_BCH = readout.weight.double()[candidates_BC]
+    wanted_KBNC = torch.einsum("kbnh,bch->kbnc", states.double(), rows_BCH)
     assert logits_KBNC.dtype == torch.float32
     torch.testing.assert_close(logits_KBNC.double(), wanted_KBNC, atol=1e-6, rtol=0)
 
@@ -50,7 +50,7 @@ def test_logits_are_fp32_whatever_the_weights(states_KBNH, candidates_BC):
 def test_only_candidates_are_trained(states_KBNH, candidates_BC):
     """The output matrix has a gradient in the rows of candidates, and exactly zero in all others."""
     readout = head()
-    readout(states_KBNH, candidates_BC).square().sum().backward()
+    candidate_logits(states_KBNH, readout(candidates_BC)).square().sum().backward()
     trained_V = readout.weight.grad.abs().sum(dim=1) > 0
     assert set(trained_V.nonzero().flatten().tolist()) == set(candidates_BC.flatten().tolist())
 

@@ -41,7 +41,7 @@ def teaching_step(student: Trainer, *, taught: bool = True) -> int:
 @pytest.mark.parametrize("settings", SETTINGS)
 @torch.no_grad()
 def test_one_pass_answers_every_truncation(settings):
-    """What the teacher says at iteration k is its answer to a prompt truncated to c·k operations, read at iteration k."""
+    """What the teacher says at iteration k is its answer to a prompt truncated to c·k operations, read after k."""
     student = trainer(**SETTINGS[settings])
     run, task = student.run, student.batches.task
     step = teaching_step(student)

@@ -1,0 +1,95 @@
+"""Learned halting while the model runs: each question halts by the rule, few states are read, who is done leaves.
+
+Dimension letters: S = B·N questions, B prompts, N branches, T tokens, H width, C candidates, A questions that are read.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from par.config import HaltingConfig
+from par.evaluation.probing import LazyHalting, kept_states
+from par.model.context import Context
+from par.model.reading import Answer, Shown, Staying
+
+WORTH_MOVING = 0.125
+"""Share of a batch's tokens that must be done before the others are moved together."""
+
+
+class LazyReading:
+    """Halts every branch of a batch; the last two candidates are Yes and No.
+
+    The latest m states are kept, as a skipped iteration may have to be read once a later one says yes. Branches at the
+    end and whole prompts leave when they are done, so those that halt first are best listed last.
+    """
+
+    def __init__(self, rule: HaltingConfig, *, last: int, prompts: int, branches: int) -> None:
+        self.count = last
+        self.branches = branches
+        self.halting = LazyHalting(rule, sequences=prompts * branches, last=last, read=self._read)
+        self.answered_S = np.zeros(prompts * branches, dtype=np.int64)
+        """Answers read at the iteration at which each question has halted."""
+        self.read_S = np.zeros(prompts * branches, dtype=np.int64)
+        """Read-outs of each question."""
+        self.coda_calls = 0
+        self._ring_m = kept_states(rule)
+        self._ring: dict[int, Tensor] = {}
+        self._answers_KS: dict[int, np.ndarray] = {}
+        self._rows_B = np.arange(prompts)
+        """Prompts that still iterate, by their place in the whole batch."""
+
+    def after(self, shown: Shown, answer: Answer) -> Staying | None:
+        """Read what settles the rule at this iteration, and let go of who is done."""
+        self._ring[shown.k] = shown.state_BTH
+        self._ring.pop(shown.k - self._ring_m, None)
+        self._answers_KS.pop(shown.k - self._ring_m - 1, None)
+        self._context, self._answer = shown.context, answer
+        left_A = self.halting.advance()
+        halted_A = left_A[self.halting.halted_S[left_A] > 0]
+        for question in halted_A.tolist():
+            self.answered_S[question] = self._answers_KS[int(self.halting.halted_S[question])][question]
+        return self._staying(shown.context)
+
+    def result(self) -> Tensor:
+        """Iteration (0 where it has not halted) and answer of every branch, (2, B, N)."""
+        both_2S = np.stack([self.halting.halted_S, self.answered_S])
+        return torch.from_numpy(both_2S).unflatten(1, (-1, self.branches))
+
+    def _read(self, iterations_A: np.ndarray, questions_A: np.ndarray) -> np.ndarray:
+        """p_yes (A,) of questions after iterations that are still at hand."""
+        p_yes_A = np.empty(len(questions_A))
+        for k in np.unique(iterations_A):
+            of_k = iterations_A == k
+            p_yes_A[of_k] = self._read_state(int(k), questions_A[of_k])
+        self.read_S += np.bincount(questions_A, minlength=len(self.read_S))
+        return p_yes_A
+
+    def _read_state(self, k: int, questions_A: np.ndarray) -> np.ndarray:
+        """One call of the coda, on the prompts and the range of branches that hold the questions."""
+        prompts_A, branches_A = questions_A // self.branches, questions_A % self.branches
+        first, last = int(branches_A.min()), int(branches_A.max()) + 1
+        asked_B = np.unique(prompts_A)
+        rows_B = torch.from_numpy(np.searchsorted(self._rows_B, asked_B)).to(self._ring[k].device)
+        state_BTH = self._context.layout.take(self._ring[k], first, last, rows_B)
+        context = self._context.part(first, last, rows_B)
+        logits_BNC = self._answer(state_BTH, context, torch.from_numpy(asked_B).to(rows_B.device))
+        logits_AC = logits_BNC.cpu().numpy()[np.searchsorted(asked_B, prompts_A), branches_A - first]
+        answers_S = self._answers_KS.setdefault(k, np.zeros(len(self.read_S), dtype=np.int64))
+        answers_S[questions_A] = logits_AC[:, :-2].argmax(-1)
+        self.coda_calls += 1
+        return 1 / (1 + np.exp(logits_AC[:, -1] - logits_AC[:, -2]))
+
+    def _staying(self, context: Context) -> Staying | None:
+        """The smallest block of prompts and branches that holds all running questions, if moving them together pays."""
+        running_A = self.halting.running_A
+        if not len(running_A):
+            return Staying(0)
+        branches = int((running_A % self.branches).max()) + 1
+        keep_B = np.isin(self._rows_B, running_A // self.branches)
+        share = keep_B.mean() * context.layout.part(0, branches).tokens / context.layout.tokens
+        if share > 1 - WORTH_MOVING:
+            return None
+        rows_B = torch.from_numpy(np.flatnonzero(keep_B)).to(context.cos_BTD.device)
+        self._ring = {k: context.layout.take(state, 0, branches, rows_B) for k, state in self._ring.items()}
+        self._rows_B = self._rows_B[keep_B]
+        return Staying(branches, rows_B)

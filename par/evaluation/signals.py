@@ -1,0 +1,69 @@
+"""Signals of instability in a trained model. Dimension letters: R iterations."""
+
+from collections.abc import Sequence
+from math import ceil
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+
+from par.config import RunConfig
+from par.evaluation.accuracy import Reader
+from par.model.looped import LoopedModel
+from par.model.reading import Answer, Shown, Staying
+from par.tasks.groups import parse_task
+from par.tasks.prompts import Rendering
+from par.tasks.streams import Split
+from par.training.parallel import summed
+
+PROMPTS = 32
+"""Validation prompts of each worker on which drift is measured."""
+SPIKE = 10.0
+"""A gradient norm this many times the median of a run is a spike."""
+
+
+class DriftAt:
+    """The drift after some iterations; nothing is answered."""
+
+    def __init__(self, iterations: Sequence[int]) -> None:
+        self.iterations, self.count = frozenset(iterations), max(iterations)
+        self._drifts: list[Tensor] = []
+
+    def after(self, shown: Shown, answer: Answer) -> Staying | None:
+        """Keep it where it is wanted."""
+        if shown.k in self.iterations:
+            self._drifts.append(shown.drift())
+        return None
+
+    def result(self) -> Tensor:
+        """One number for each iteration, ascending."""
+        return torch.stack(self._drifts)
+
+
+@torch.no_grad()
+def drift_profile(
+    model: LoopedModel, rendering: Rendering, run: RunConfig, mesh: DeviceMesh | None = None
+) -> tuple[float, float, float]:
+    """rms(s_k) / rms(s_1) before rescaling at k = R/2, R, 2R on prompts of d_train operations; R = ceil(d_train / c).
+
+    Mean over tokens and workers; k is at least 1.
+    """
+    R = ceil(run.task.train_depth / run.recurrence.step_size)
+    reader = Reader(model, parse_task(run.task.name), rendering, (run.task.train_depth,), split=Split.VALIDATION)
+    wanted = (max(1, R // 2), R, 2 * R)
+    drifts_K, _ = reader.read(np.arange(PROMPTS), DriftAt(wanted))
+    by_iteration = dict(zip(sorted(set(wanted)), _mean_over_workers(drifts_K, mesh), strict=True))
+    half, once, twice = (by_iteration[k] for k in wanted)
+    return half, once, twice
+
+
+def _mean_over_workers(values: Tensor, mesh: DeviceMesh | None) -> list[float]:
+    values = values.float().clone()
+    size = 1 if mesh is None else mesh.size()
+    return (summed(values, mesh) / size).tolist()
+
+
+def spikes(grad_norms: Sequence[float]) -> int:
+    """How many of a run's gradient norms are above SPIKE times their median."""
+    return int((np.array(grad_norms) > SPIKE * np.median(grad_norms)).sum()) if len(grad_norms) else 0

@@ -1,0 +1,172 @@
+"""What a trained seed achieves: accuracies, halting, signals of instability, as metrics and as files."""
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from par import metrics as m
+from par.config import RunConfig
+from par.evaluation.accuracy import DepthCurve, batch_drift, depth_curve
+from par.evaluation.extrapolation import extrapolation, extrapolation_auc, full_state_at
+from par.evaluation.halting import HaltingCurve, halting_curve, last_iteration
+from par.evaluation.recording import record_traces
+from par.evaluation.signals import drift_profile, spikes
+from par.evaluation.tally import Tally
+from par.evaluation.thresholds import Grid, known_depth, score, search
+from par.evaluation.traces import Traces
+from par.metrics import Metric
+from par.model.memory import evaluation_prompts
+from par.study.ledger import ACCURACY, HALTING, TRACE
+from par.tasks.groups import parse_task
+from par.tasks.streams import Split
+from par.training.loop import Trainer
+from par.training.parallel import workers
+
+ON_THE_WAY_PROMPTS = 32
+Report = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of one seed."""
+
+    metrics: dict[str, float]
+    files: dict[str, bytes]
+    """Parquet, by name in the ledger."""
+
+
+def outcome(trainer: Trainer, history: list[dict[str, Any]], kept: Path, report: Report) -> Outcome:
+    """Evaluate a trained seed; every worker calls it. ``kept`` is where an interrupted evaluation finds its counts."""
+    run, grid = trainer.run, _grid(trainer)
+    asked = (trainer.model, parse_task(run.task.name), trainer.rendering)
+    curve = _depth_curve(trainer, kept, report)
+    metrics = seed_metrics(run, curve)
+    metrics[m.BATCH_DRIFT.name] = batch_drift(
+        *asked, depths=grid["depths"], step_size=grid["step_size"], batch_size=grid["batch_size"]
+    )
+    metrics[m.EVALUATION_PROMPTS.name] = float(grid["batch_size"])
+    metrics |= signal_metrics(drift_profile(trainer.model, trainer.rendering, run, trainer.mesh), history)
+    files = {ACCURACY: to_parquet(list(curve_rows(curve)))}
+    if run.halting.mode == "learned":
+        halting = halting_curve(*asked, run.halting, **grid)
+        files[HALTING] = to_parquet(list(curve_rows(halting)))
+        last = last_iteration(run.halting, grid["depths"], grid["step_size"])
+        traces = record_traces(
+            *asked, depths=grid["depths"], last=last, sequences=run.halting.trace_sequences,
+            batch_size=grid["batch_size"], mesh=trainer.mesh,
+        )  # fmt: skip
+        files[TRACE] = traces.to_parquet()
+        metrics |= halting_metrics(run, halting) | threshold_metrics(run, traces)
+    return Outcome(metrics, files)
+
+
+def _depth_curve(trainer: Trainer, kept: Path, report: Report) -> DepthCurve:
+    """Read the depth grid; an evaluation of the same weights that was interrupted goes on from its last batch."""
+    run = trainer.run
+    owner = {"fingerprint": run.fingerprint(), "seed": run.seed, "step": trainer.step}
+
+    def keep(tally: Tally) -> None:
+        if workers(trainer.mesh)[0] == 0:
+            tally.save(kept, owner)
+        sequences = run.evaluation.sequences
+        report({"phase": "evaluate", "step": trainer.step, "prompts": tally.prompts, "sequences": sequences})
+
+    begun = Tally.load(kept, owner, len(run.tested_depths()))
+    task = parse_task(run.task.name)
+    return depth_curve(trainer.model, task, trainer.rendering, **_grid(trainer), begun=begun, keep=keep)
+
+
+def accuracy_on_the_way(trainer: Trainer) -> dict[str, float]:
+    """Single-query accuracy at d_train on one batch of validation prompts, for the training record."""
+    run = trainer.run
+    curve = depth_curve(
+        trainer.model, parse_task(run.task.name), trainer.rendering, depths=(run.task.train_depth,),
+        step_size=run.recurrence.step_size, sequences=ON_THE_WAY_PROMPTS, batch_size=ON_THE_WAY_PROMPTS,
+        mesh=trainer.mesh, split=Split.VALIDATION,
+    )  # fmt: skip
+    return {m.ON_THE_WAY.name: curve.single_query[0]}
+
+
+def _grid(trainer: Trainer) -> dict[str, Any]:
+    """What is read: the depth grid on the frozen test prompts."""
+    run = trainer.run
+    return {
+        "depths": run.tested_depths(),
+        "step_size": run.recurrence.step_size,
+        "sequences": run.evaluation.sequences,
+        "batch_size": evaluation_prompts(run),
+        "mesh": trainer.mesh,
+    }
+
+
+def curve_rows(curve: DepthCurve | HaltingCurve) -> Iterator[dict[str, float | int]]:
+    """One record per depth."""
+    columns = {name: values for name, values in asdict(curve).items() if name not in ("depths", "sequences")}
+    for place, depth in enumerate(curve.depths):
+        values = {name: column[place] for name, column in columns.items()}
+        yield {"depth": depth, **values, "sequences": curve.sequences}
+
+
+def seed_metrics(run: RunConfig, curve: DepthCurve) -> dict[str, float]:
+    """What is compared between seeds, by metric name."""
+    d = run.task.train_depth
+    found = extrapolation(curve.depths, curve.single_query, train_depth=d)
+    values: dict[Metric, float | None] = {
+        m.G: found.G,
+        m.D50: found.d50,
+        m.CENSORED: float(found.censored),
+        m.N_CROSSINGS: float(found.n_crossings),
+        m.EXTRAPOLATION_AUC: extrapolation_auc(curve.depths, curve.full_state, train_depth=d),
+        m.FULL_STATE_16X: full_state_at(curve.depths, curve.full_state, 16, d),
+        m.AT_TRAIN_DEPTH: curve.single_query[curve.depths.index(d)],
+    }
+    return {metric.name: value for metric, value in values.items() if value is not None}
+
+
+def halting_metrics(run: RunConfig, curve: HaltingCurve) -> dict[str, float]:
+    """What learned halting achieves, by metric name."""
+    d = run.task.train_depth
+    at_d_train = curve.depths.index(d)
+    return {
+        m.HALTING_AUC.name: extrapolation_auc(curve.depths, curve.full_state, train_depth=d),
+        m.HALTING_FULL_STATE.name: curve.full_state[at_d_train],
+        m.NOT_HALTED.name: curve.not_halted[at_d_train],
+        m.HALTING_ITERATIONS.name: curve.mean_iterations[at_d_train],
+        m.HALTING_READS.name: curve.mean_reads[at_d_train],
+    }
+
+
+def threshold_metrics(run: RunConfig, traces: Traces) -> dict[str, float]:
+    """The rule that is best on calibration, and what it, the configured one and known depth achieve on test."""
+    choice, test = search(traces), traces.of(Split.TEST)
+    rule = run.halting
+    configured = score(test, Grid(np.array([rule.tau]), np.array([rule.k]), np.array([rule.m])))[0]
+    return {
+        m.CHOSEN_TAU.name: choice.rule.tau,
+        m.CHOSEN_K.name: float(choice.rule.k),
+        m.CHOSEN_M.name: float(choice.rule.m),
+        m.TRACE_KNOWN_DEPTH.name: known_depth(test, run.recurrence.step_size),
+        m.TRACE_CONFIGURED.name: configured.full_state,
+        m.TRACE_CHOSEN.name: choice.test.full_state,
+    }
+
+
+def signal_metrics(drifts: tuple[float, float, float], history: list[dict[str, Any]]) -> dict[str, float]:
+    """Signals of instability, by metric name."""
+    names = (m.DRIFT_HALF.name, m.DRIFT_ONCE.name, m.DRIFT_TWICE.name)
+    norms = [row[m.GRAD_NORM.name] for row in history]
+    return {**dict(zip(names, drifts, strict=True)), m.GRAD_SPIKES.name: float(spikes(norms))}
+
+
+def to_parquet(records: list[dict[str, Any]]) -> bytes:
+    """Flat records as one Parquet file; a value that only some records have is null in the others."""
+    names = dict.fromkeys(name for record in records for name in record)
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({name: [record.get(name) for record in records] for name in names}), buffer)
+    return buffer.getvalue()
