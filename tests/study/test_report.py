@@ -62,3 +62,10 @@ def test_a_variant_is_shown_by_its_name_alone(tmp_path, monkeypatch):
     ledger.finish(record.id, 0, good(4.0))
     assert accuracy_by_depth(ledger, tmp_path / "plot.png").exists()
     assert titles == [f"{run.backbone}  PAR hold"]
+
+
+def test_a_choice_is_shown_with_its_key():
+    """Numbers have three digits; a short name has the last part of the key."""
+    record = ConfigRecord.of(tiny_run(), number=0, suggested={"optim.lr": 0.00124872, "recurrence.anchor": "none"})
+    assert record.choices() == ["optim.lr=0.00125", "recurrence.anchor=none"]
+    assert record.choices(short=True) == ["lr=0.00125", "anchor=none"]

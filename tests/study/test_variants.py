@@ -164,8 +164,17 @@ def test_a_faulty_setting_is_not_blamed_on_others(faults):
     """No rule is judged with the fixed value, or the default, of a setting that a variant gives wrongly."""
     found = faults(space("a: {optim.warmup_steps: -1}", fixed="{train.steps: 100}"))
     assert [message.split(":")[1].split("=")[0].strip() for _, message in found] == ["optim.warmup_steps"]
-    mended = space("a: {train.steps: 300}", fixed="{train.steps: '3'}")
-    assert [line for line, _ in faults(mended)] == [3]
+    mended = space("a: {train.steps: 300}", "b: {train.steps: 100}", fixed="{train.steps: '3'}")
+    assert [line for line, _ in faults(mended)] == [3, 6]
+
+
+def test_a_setting_that_fixed_or_its_variant_switches_on_is_no_fault(load):
+    """What a setting needs may be fixed, or stand beside it in the variant."""
+    load(
+        space(
+            "a: {schedule.iterations: 4}", "b: {optim.matrices: muon, optim.muon_lr: 1}", fixed="{schedule.kind: hold}"
+        )
+    )
 
 
 OPTIONS = {
