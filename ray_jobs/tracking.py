@@ -50,7 +50,7 @@ class Projection:
             name=config_name(record),
             parent=self.sweep_run(),
             tags={"par.config": record.id, "par.backbone": record.backbone},
-            params=settings,
+            params={**record.suggested, **settings},
         )
 
     def seed_run(self, record: ConfigRecord, seed: int) -> str:
@@ -194,12 +194,7 @@ class Projection:
 
 def config_name(record: ConfigRecord) -> str:
     """A short name that a person can tell from its neighbours, e.g. ``mini-qwen3·anchor=first·step_size=2``."""
-    chosen = (f"{key.rpartition('.')[2]}={_short(value)}" for key, value in record.suggested.items())
-    return "·".join([record.backbone, *chosen])
-
-
-def _short(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return "·".join([record.backbone, *record.choices(short=True)])
 
 
 def _accuracy_points(records: Iterable[Mapping[str, Any]]) -> Iterator[Point]:

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from par.metrics import EXTRAPOLATION_AUC, SCORES
 from par.model.backbones import BACKBONES
 from par.study.conditions import sound
-from par.study.domains import Domain, read_domain
-from par.study.keys import KEYS, OWN_PLACE, key_faults
+from par.study.domains import Choice, Domain, read_domain
+from par.study.keys import KEYS, known_settings
 from par.study.located import Fault, Located, did_you_mean
+from par.study.variants import VARIANT, Variant, read_variants
 
 FIELDS = (
-    "question", "cost", "backbones", "fixed", "search", "configurations", "seeds", "sampler", "sampler_seed", "score",
+    "question", "cost", "backbones", "fixed", "search", "variants", "configurations", "seeds",
+    "sampler", "sampler_seed", "score",
 )  # fmt: skip
 SAMPLERS = ("tpe", "random", "grid")
 
@@ -28,7 +30,9 @@ class Draft:
     domains: Mapping[str, Domain]
     """The domains under ``search`` that are right in themselves."""
     searched: Mapping[str, Domain]
-    """Those of them whose conditions can hold."""
+    """Those of them whose conditions can hold; with variants the choice between their names."""
+    variants: tuple[Variant, ...]
+    """One that overrides nothing where the file has none."""
     configurations: int | None
     """In total; None if the file does not say."""
     seeds: int
@@ -43,14 +47,20 @@ def read_draft(root: Located, faults: list[Fault]) -> Draft:
     """Read every part of the file, and append what is wrong with each to ``faults``."""
     file = _File(root, faults)
     file.refuse_unknown_fields()
-    fixed, search = file.settings("fixed", required=False), file.settings("search", required=True)
+    variants = file.variants()
+    fixed, search = file.settings("fixed", required=False), file.settings("search", required=variants is None)
     for key in fixed.keys() & search.keys():
         message = f"{key} is both searched and fixed (line {fixed[key].line}): keep one of them"
         faults.append(Fault(search[key].line, message))
     _refuse_mappings(fixed, faults)
     read = {key: read_domain(key, entry, faults) for key, entry in search.items()}
     domains = {key: domain for key, domain in read.items() if domain is not None}
-    sampler = file.word("sampler", SAMPLERS, "tpe")
+    sampler = file.word("sampler", SAMPLERS, "tpe" if variants is None else "grid")
+    searched = sound(domains, fixed, search, faults)
+    if variants is not None:
+        file.refuse_beside_variants(sampler)
+        search, domains, sampler = {}, {}, "grid"
+        searched = {VARIANT: Choice(tuple(variant.name for variant in variants))} if variants else {}
     return Draft(
         question=file.text("question", required=True),
         cost=file.text("cost", required=False),
@@ -58,7 +68,8 @@ def read_draft(root: Located, faults: list[Fault]) -> Draft:
         fixed=fixed,
         search=search,
         domains=domains,
-        searched=sound(domains, fixed, search, faults),
+        searched=searched,
+        variants=variants or (Variant.none(),),
         configurations=file.number("configurations", least=1, default=None, required=sampler != "grid"),
         seeds=file.number("seeds", least=1, default=2) or 2,
         sampler=sampler,
@@ -141,7 +152,7 @@ class _File:
 
     def settings(self, name: str, *, required: bool) -> dict[str, Located]:
         """The entries of ``fixed`` or ``search`` whose keys are settings of a run."""
-        hint = "give at least one key a domain, e.g. optim.lr: {float: [1e-5, 1e-3], log: true}"
+        hint = "give at least one key a domain, e.g. optim.lr: {float: [1e-5, 1e-3], log: true}, or name variants"
         entry = self.entry(name, hint, required=required)
         if entry is None or (entry.value is None and not required):
             return {}
@@ -151,9 +162,23 @@ class _File:
             return {}
         if not entry.value and required:
             self.faults.append(Fault(entry.line, f"{name} is empty: {hint}"))
-        for key, held in entry.value.items():
-            self.faults.extend(Fault(held.line, f"{name}: {message}") for message in key_faults(key, held))
-        return {key: held for key, held in entry.value.items() if key in KEYS and key not in OWN_PLACE}
+        return known_settings(name, entry.value, self.faults)
+
+    def variants(self) -> tuple[Variant, ...] | None:
+        """The variants; None if the file does not have the field."""
+        entry = self.entries.get("variants")
+        return None if entry is None else read_variants(entry, self.faults)
+
+    def refuse_beside_variants(self, sampler: str) -> None:
+        """Every variant runs: there is nothing to search, nor to sample."""
+        line = self.entries["variants"].line
+        if "search" in self.entries:
+            searched = self.entries["search"].line
+            message = f"variants stands in the place of search (line {searched}): keep one of them"
+            self.faults.append(Fault(line, message))
+        elif sampler != "grid":
+            message = f"sampler={sampler} chooses, but all variants (line {line}) are run: remove it"
+            self.faults.append(Fault(self.entries["sampler"].line, message))
 
 
 def _refuse_mappings(fixed: dict[str, Located], faults: list[Fault]) -> None:

@@ -28,7 +28,8 @@ NEEDS: dict[str, tuple[str, tuple[object, ...]]] = {
 
 
 def inert_faults(draft: Draft) -> Iterator[Fault]:
-    """Yield a fault for each searched setting that would do nothing in some of its runs, where `when` can say so."""
+    """Yield a fault for each setting that would do nothing: in some runs where it is searched, or in its variant."""
+    yield from _inert_in_variants(draft)
     for key in draft.searched.keys() & NEEDS.keys():
         other, useful = NEEDS[key]
         met = _values_met(draft, key, other)
@@ -37,6 +38,17 @@ def inert_faults(draft: Draft) -> Iterator[Fault]:
             message = f"{key} does nothing while {other}={idle[0]!r}"
             remedy = f"search it with when: {{{other}: {str(useful[0]).lower()}}}, or fix {other} at that value"
             yield Fault(draft.lines[key], f"{message}: {remedy}")
+
+
+def _inert_in_variants(draft: Draft) -> Iterator[Fault]:
+    fixed = {key: entry.plain() for key, entry in draft.fixed.items()}
+    for variant in draft.variants:
+        settings = RunConfig().dotted() | fixed | variant.settings()
+        for key in variant.entries.keys() & NEEDS.keys():
+            other, useful = NEEDS[key]
+            if not any(same(settings[other], good) for good in useful):
+                message = f"{variant.name}: {key} does nothing while {other}={settings[other]!r}: remove one of them"
+                yield Fault(variant.entries[key].line, message)
 
 
 def _values_met(draft: Draft, key: str, other: str) -> tuple[object, ...]:

@@ -1,16 +1,23 @@
 """The dotted keys that a space may fix or search. Loads without torch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from par.config import RunConfig
 from par.dotted import known_keys
-from par.study.located import Located, did_you_mean
+from par.study.located import Fault, Located, did_you_mean
 
 KEYS = tuple(known_keys(RunConfig))
 OWN_PLACE = {
     "backbone": "list it under backbones, and remove it here",
     "seed": "seeds counts them for each configuration; remove it here",
 }
+
+
+def known_settings(where: str, entries: Mapping[str, Located], faults: list[Fault]) -> dict[str, Located]:
+    """The entries whose keys are settings of a run; what is wrong with the others is appended to ``faults``."""
+    for key, held in entries.items():
+        faults.extend(Fault(held.line, f"{where}: {message}") for message in key_faults(key, held))
+    return {key: held for key, held in entries.items() if key in KEYS and key not in OWN_PLACE}
 
 
 def key_faults(key: str, held: Located) -> Iterator[str]:

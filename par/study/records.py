@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from par.config import RunConfig
 from par.errors import LedgerError
+from par.study.variants import VARIANT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +36,7 @@ class ConfigRecord(Record):
     """Position in the order of proposals."""
     backbone: str
     suggested: Mapping[str, Any]
-    """Dotted keys that the search chose, with their values."""
+    """Dotted keys that the search chose, with their values; or ``variant`` with the name of one."""
     run: Mapping[str, Any]
     """The whole RunConfig without its seed, nested."""
 
@@ -44,6 +45,15 @@ class ConfigRecord(Record):
         """Record ``run`` under the id that its fingerprint gives."""
         plain = run.model_dump(mode="json", exclude={"seed"})
         return cls(id=run.fingerprint()[:8], number=number, backbone=run.backbone, suggested=suggested, run=plain)
+
+    def choices(self, *, short: bool = False) -> list[str]:
+        """What the search chose, for a person: ``optim.lr=0.00125``, or ``lr=0.00125``; a variant is its name alone."""
+        return [_choice(key.rpartition(".")[2] if short else key, value) for key, value in self.suggested.items()]
+
+
+def _choice(name: str, value: object) -> str:
+    text = f"{value:.3g}" if isinstance(value, float) else str(value)
+    return text if name == VARIANT else f"{name}={text}"
 
 
 @dataclass(frozen=True, kw_only=True)

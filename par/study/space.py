@@ -16,6 +16,7 @@ from par.study.draft import Draft, read_draft
 from par.study.inert import inert_faults
 from par.study.located import Fault, locate, read_text, refusal
 from par.study.validity import judge
+from par.study.variants import VARIANT, twin_faults
 
 GRID_LIMIT = 10_000
 """Most combinations of a grid, for each backbone."""
@@ -33,7 +34,9 @@ class Space:
     fixed: Mapping[str, object]
     """Settings that every run shares, by dotted key."""
     search: Mapping[str, Domain]
-    """Settings that are searched, by dotted key."""
+    """Settings that are searched, by dotted key; with variants the choice between their names."""
+    variants: Mapping[str, Mapping[str, object]]
+    """The settings of each variant, which override ``fixed``; empty where ``search`` is a search."""
     configurations: int
     """Proposals in total, over all backbones."""
     seeds: int
@@ -65,14 +68,16 @@ class Space:
 
     def run_config(self, backbone: str, suggested: Mapping[str, object], seed: int) -> RunConfig:
         """The run of one seed of one proposal."""
-        return RunConfig.from_dotted({**self.fixed, **suggested, "backbone": backbone, "seed": seed})
+        chosen = self.variants[str(suggested[VARIANT])] if self.variants else suggested
+        return RunConfig.from_dotted({**self.fixed, **chosen, "backbone": backbone, "seed": seed})
 
     def meaning(self) -> dict[str, object]:
         """All that decides which runs are made and how they are ranked, as JSON values; question and cost do not."""
         meaning = {
             "backbones": self.backbones,
             "fixed": self.fixed,
-            "search": {key: str(domain) for key, domain in self.search.items()},
+            "search": {key: str(domain) for key, domain in self.search.items() if key != VARIANT},
+            "variants": self.variants,
             "configurations": self.configurations,
             "seeds": self.seeds,
             "sampler": self.sampler,
@@ -101,16 +106,19 @@ def parse_space(text: str, path: Path) -> Space:
     draft = read_draft(root, faults)
     judge(draft, faults)
     configurations = _configurations(draft, faults)
+    fixed = {key: entry.plain() for key, entry in draft.fixed.items()}
     if not faults:
-        faults.extend([*inert_faults(draft), *_score_faults(draft)])
+        twins = twin_faults(draft.variants, fixed, draft.backbones[0])
+        faults.extend([*inert_faults(draft), *twins, *_score_faults(draft)])
     if faults:
         raise refusal(path, faults)
     return Space(
         question=draft.question,
         cost=draft.cost,
         backbones=draft.backbones,
-        fixed={key: entry.plain() for key, entry in draft.fixed.items()},
+        fixed=fixed,
         search=draft.searched,
+        variants={variant.name: variant.settings() for variant in draft.variants if variant.name},
         configurations=configurations,
         seeds=draft.seeds,
         sampler=draft.sampler,
@@ -126,9 +134,10 @@ def _score_faults(draft: Draft) -> Iterator[Fault]:
     if draft.score != FULL_STATE_16X.name:
         return
     keys = ("task.name", "task.train_depth", "evaluation.depths")
-    fixed = {key: draft.fixed[key].plain() for key in keys if key in draft.fixed}
     searched = [(key, draft.searched[key].ends()) for key in keys if key in draft.searched]
-    for values in product(*(ends for _, ends in searched)):
+    for variant, values in product(draft.variants, product(*(ends for _, ends in searched))):
+        given = {**draft.fixed, **variant.entries}
+        fixed = {key: given[key].plain() for key in keys if key in given}
         run = RunConfig.from_dotted({**fixed, **dict(zip((key for key, _ in searched), values, strict=True))})
         deepest = 16 * run.task.train_depth
         if deepest not in run.depth_grid():
@@ -156,12 +165,13 @@ def _configurations(draft: Draft, faults: list[Fault]) -> int:
     try:
         size = len(_combinations(draft.searched, values))
     except ConfigError as fault:
-        faults.append(Fault(draft.lines["search"], str(fault)))
+        faults.append(Fault(draft.lines.get("search", draft.lines.get("variants", 1)), str(fault)))
         return 0
     total = size * backbones
     if wanted not in (None, total):
-        count = f"{size} combinations x {backbones} backbones = {total}"
-        message = f"configurations={wanted}, but the grid has {count}: remove the field, or set it to {total}"
+        what = "variants" if VARIANT in draft.searched else "combinations"
+        count = f"{size} {what} x {backbones} backbones = {total}"
+        message = f"configurations={wanted}, but there are {count}: remove the field, or set it to {total}"
         faults.append(Fault(draft.lines["configurations"], message))
     return total
 

@@ -15,6 +15,7 @@ from par.study.domains import OPTIONS, Choice, Domain, is_end
 from par.study.draft import Draft
 from par.study.keys import KEYS
 from par.study.located import Fault, Located
+from par.study.variants import Variant
 
 EXHAUSTIVE = 2048
 """Most combinations of probes that are all checked; of more, every pair of probes and as many drawn at random."""
@@ -26,13 +27,7 @@ Columns = Sequence[tuple[str, Domain]]
 
 def judge(draft: Draft, faults: list[Fault]) -> None:
     """Append every value, and every combination of values, that a run would refuse; each kind of fault once."""
-    fixed: dict[str, object] = {}
-    for key, entry in draft.fixed.items():
-        message = _objection(key, entry.plain())
-        if message is None:
-            fixed[key] = entry.plain()
-        elif not isinstance(entry.value, dict):
-            faults.append(Fault(entry.line, message))
+    fixed = _good_settings(draft.fixed, "", faults)
     probes: dict[str, Domain] = {}
     for key, entry in draft.search.items():
         good = _good_values(key, entry, draft.domains.get(key), faults)
@@ -42,10 +37,32 @@ def judge(draft: Draft, faults: list[Fault]) -> None:
     backbones: dict[str, Domain] = {"backbone": Choice(draft.backbones)} if draft.backbones else {}
     columns = parents_first(backbones | probes)
     missing = (draft.fixed.keys() | draft.search.keys() | {"backbone"}) - fixed.keys() - dict(columns).keys()
-    for keys, message in _disagreements(columns, fixed, missing):
-        line = next((draft.lines[key] for key in keys if key in draft.lines), draft.lines.get("backbones", 1))
-        searched = " or ".join(key for key in keys if key in draft.search)
-        faults.append(Fault(line, f"{message}; under search, narrow {searched}" if searched else message))
+    for variant in draft.variants:
+        own = _good_settings(variant.entries, f"{variant.name}: ", faults)
+        for keys, message in _disagreements(columns, fixed | own, (missing | variant.entries.keys()) - own.keys()):
+            faults.append(_placed(draft, variant, keys, message))
+
+
+def _placed(draft: Draft, variant: Variant, keys: Sequence[str], message: str) -> Fault:
+    """The fault of a variant if a setting of it is named; else of the file, the same for every variant."""
+    own = [variant.entries[key].line for key in keys if key in variant.entries]
+    if own:
+        return Fault(own[0], f"{variant.name}: {message}")
+    line = next((draft.lines[key] for key in keys if key in draft.lines), draft.lines.get("backbones", 1))
+    searched = " or ".join(key for key in keys if key in draft.search)
+    return Fault(line, f"{message}; under search, narrow {searched}" if searched else message)
+
+
+def _good_settings(entries: Mapping[str, Located], where: str, faults: list[Fault]) -> dict[str, object]:
+    """The values that a run may take; the others are appended to ``faults``, but for a mapping, which was before."""
+    good: dict[str, object] = {}
+    for key, entry in entries.items():
+        message = _objection(key, entry.plain())
+        if message is None:
+            good[key] = entry.plain()
+        elif not isinstance(entry.value, dict):
+            faults.append(Fault(entry.line, f"{where}{message}"))
+    return good
 
 
 def _candidates(entry: Located, domain: Domain | None) -> Iterator[tuple[int, Any]]:

@@ -162,3 +162,20 @@ def test_rebuilt_sampler_repeats_no_suggestion(tmp_path, sampler):
     for backbone in space.backbones:
         rates = [c.record.suggested["optim.lr"] for c in ledger.read().configs if c.record.backbone == backbone]
         assert len(set(rates)) == len(rates)
+
+
+def test_variants_are_proposed_by_name_and_each_once(tmp_path):
+    """Every variant runs on every backbone under its name, with its settings, however often the search is rebuilt."""
+    text = HEAD + "backbones: [tiny-qwen2, tiny-qwen3]\nvariants: {PAR: {}, no anchoring: {recurrence.anchor: none}}\n"
+    space, ledger = make(tmp_path, text + "seeds: 2\n")
+    ran: list[tuple[str, int]] = []
+    while part := run_to_end(search(space, ledger), ledger, at_most=3):
+        ran += part
+    assert len(ran) == len(set(ran)) == 8
+    found = {
+        (config.record.backbone, config.record.suggested["variant"], config.record.run["recurrence"]["anchor"])
+        for config in ledger.read().configs
+    }
+    variants = (("PAR", "first"), ("no anchoring", "none"))
+    assert found == {(backbone, *variant) for backbone in space.backbones for variant in variants}
+    assert shares(space) == {"tiny-qwen2": 2, "tiny-qwen3": 2}

@@ -13,7 +13,7 @@ import pytest
 from par.study.ledger import ACCURACY, HISTORY, ConfigRecord, Ledger, SeedResult, Verdict
 from par.testing import tiny_run
 from ray_jobs.store import default_uri, open_store
-from ray_jobs.tracking import Projection
+from ray_jobs.tracking import Projection, config_name
 from ray_jobs.worker import to_parquet
 from tests.ray_jobs.sweeps import REPOSITORY, runs
 
@@ -145,6 +145,16 @@ def test_all_settings_are_parameters_and_the_space_an_artifact(ledger):
     assert everything(ledger)[f"demo/{config.id}"][1] == {key: str(value) for key, value in settings.items()}
     [space] = projection.client.list_artifacts(projection.sweep_run())
     assert space.path == "space.yaml"
+
+
+def test_a_variant_names_its_runs_and_is_a_parameter(ledger):
+    """Configuration and seed runs are called by the variant's name, and can be filtered by it."""
+    record = ConfigRecord.of(tiny_run(), number=2, suggested={"variant": "PAR hold"})
+    assert config_name(record) == f"{record.backbone}·PAR hold"
+    projection = Projection(ledger, open_store(default_uri(ledger.storage)))
+    found = [projection.client.get_run(id) for id in (projection.config_run(record), projection.seed_run(record, 1))]
+    assert [run.info.run_name for run in found] == [config_name(record), f"{config_name(record)}·seed1"]
+    assert [run.data.params["variant"] for run in found] == ["PAR hold"] * 2
 
 
 def test_trials_of_one_process_do_not_share_a_run(ledger):

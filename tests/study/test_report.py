@@ -4,8 +4,9 @@ import io
 
 from rich.console import Console
 
-from par.study.ledger import ConfigRecord, SeedResult
+from par.study.ledger import ConfigRecord, Ledger, SeedResult
 from par.study.records import ConfigState, SeedState, SweepState, Verdict
+from par.study.report.plots import accuracy_by_depth
 from par.study.report.table import results_table
 from par.testing import tiny_run
 
@@ -45,3 +46,26 @@ def test_failed_seed_is_a_zero_with_its_kind():
     assert "4.00  0 (NUMERIC)" in row
     assert "│  0.00 │" in row
     assert "50% [1%, 99%]" in row
+
+
+def test_a_variant_is_shown_by_its_name_alone(tmp_path, monkeypatch):
+    """Table and plot call a configuration by the name of its variant, as the space has it."""
+    run = tiny_run()
+    record = ConfigRecord.of(run, number=0, suggested={"variant": "PAR hold"})
+    state = ConfigState(record, {0: SeedState((), good(4.0))}, None)
+    [row] = shown(state)
+    assert f"│ {record.id}  PAR hold │" in row
+    titles = []
+    monkeypatch.setattr("matplotlib.axes.Axes.set_title", lambda axis, title, **style: titles.append(title))
+    ledger = Ledger.create(tmp_path, "demo", {"space": ""})
+    ledger.add_config(record)
+    ledger.finish(record.id, 0, good(4.0))
+    assert accuracy_by_depth(ledger, tmp_path / "plot.png").exists()
+    assert titles == [f"{run.backbone}  PAR hold"]
+
+
+def test_a_choice_is_shown_with_its_key():
+    """Numbers have three digits; a short name has the last part of the key."""
+    record = ConfigRecord.of(tiny_run(), number=0, suggested={"optim.lr": 0.00124872, "recurrence.anchor": "none"})
+    assert record.choices() == ["optim.lr=0.00125", "recurrence.anchor=none"]
+    assert record.choices(short=True) == ["lr=0.00125", "anchor=none"]

@@ -28,7 +28,7 @@ def _rank(config: ConfigState) -> tuple[float, int]:
 def _row(config: ConfigState, seeds: int) -> list[str]:
     results = [config.results[seed] for seed in sorted(config.results)]
     factors = [result.score(m.G.name) for result in results]
-    suggested = ", ".join(f"{key}={_short(value)}" for key, value in config.record.suggested.items()) or "-"
+    suggested = ", ".join(config.record.choices()) or "-"
     head = [f"{config.id}  {suggested}", config.record.backbone, f"{len(results)}/{seeds}"]
     if not results:
         return [*head, "-", "-", "-", "-"]
@@ -46,7 +46,3 @@ def _shown(result: SeedResult) -> str:
     if result.failure is not None:
         return f"0 ({result.failure})"
     return f"{result.metrics[m.G.name]:.2f}" + ("+" if result.metrics[m.CENSORED.name] else "")
-
-
-def _short(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
