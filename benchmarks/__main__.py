@@ -65,28 +65,27 @@ def bench(
     torch.set_num_threads(THREADS)
     versions = ", ".join(f"{name} {number}" for name, number in provenance()["versions"].items())
     console.print(f"{hardware}\n{versions}, torch threads: {torch.get_num_threads()}", highlight=False, soft_wrap=True)
-    chosen = [CASES[name]() for name in cases or CASES]
-    results = [_measured(case, repeats or case.repeats, console) for case in chosen]
+    results = [_measured(CASES[name](), repeats, console) for name in cases or CASES]
     console.print(_table(results))
     console.print(f"kept in {store(results, hardware, out)}", highlight=False, soft_wrap=True)
 
 
-def _measured(case: Case, repeats: int, console: Console) -> Result:
+def _measured(case: Case, repeats: int | None, console: Console) -> Result:
+    repeats = repeats or case.repeats
     with console.status(f"{case.name}: do product and reference agree?"):
         difference = disagreement(case)
     if difference is not None:
         console.print(f"{case.name}: product and reference agree to {difference:.1e} (limit {TOLERANCE:.0e})")
+    device = device_of_this_worker().type
     with console.status(f"{case.name}: {repeats} repeats of each"):
+        before = matmul_peak(device=device) if case.flops else None
         times = take_times(case, repeats=repeats)
-    return Result(case=case, disagreement=difference, times=times, peak=_peak() if case.flops else None)
-
-
-def _peak() -> float:
-    return matmul_peak(device=device_of_this_worker().type)
+    peak = max(before, matmul_peak(device=device)) if before else None
+    return Result(case=case, disagreement=difference, times=times, peak=peak)
 
 
 def _table(results: list[Result]) -> Table:
-    table = Table(title="units per second, median \\[quartiles]", box=SIMPLE_HEAD)
+    table = Table(title="units per second, median \\[quartiles]", box=SIMPLE_HEAD, padding=0, show_edge=False)
     table.add_column("case", no_wrap=True)
     table.add_column("unit", no_wrap=True)
     for column in ("product", "beside it", "ratio"):
@@ -98,8 +97,8 @@ def _table(results: list[Result]) -> Table:
         rates = (_rate(result.product), _rate(result.reference))
         table.add_row(case.name, case.unit, *rates, *_judged(result.ratio, case.target))
         if use and rate and result.peak:
-            rates = (_rate(rate.scaled(1e-9)), f"{result.peak / 1e9:,.0f} by torch.mm")
-            table.add_row("", "GFLOP", *rates, *_judged(use, case.utilisation))
+            rates = (_rate(rate.scaled(1e-9)), f"{result.peak / 1e9:,.0f}")
+            table.add_row("  of torch.mm", "GFLOP", *rates, *_judged(use, case.utilisation))
     return table
 
 

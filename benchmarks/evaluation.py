@@ -19,7 +19,7 @@ SETTING = {  # with adapter_init=state an untrained core forgets the prompt, and
     "evaluation.batch_size": 4,
 }
 QUESTIONS_PER_PASS = 8
-"""Of the reference: of 4, 8, 16 and 64 the fastest on a CPU, as for the product 4 prompts are."""
+"""Of the reference: on a CPU the fastest of 4, 8, 16 and 64, as 4 prompts are for the product (of 4, 8 and 16)."""
 
 
 def case() -> Case:

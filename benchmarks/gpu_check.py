@@ -3,9 +3,8 @@
 import gc
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
@@ -144,19 +143,18 @@ def _steps(plan: Plan) -> Iterator[bool]:
 
 def _timed(plan: Plan, iterations: int, way: Mapping[str, Any], peak: float) -> tuple[str, bool]:
     run = plan.run(iterations, **way)
-    step = deepest_step(run)
-    with _trainer(run) as trainer:
+    trainer, step = _trainer(run), deepest_step(run)
 
-        def once() -> tuple[float, float]:
-            trainer.step, started = step, device_clock()
-            report = next(trainer.steps())
-            return report.loss, device_clock() - started
+    def once() -> tuple[float, float]:
+        trainer.step, started = step, device_clock()
+        report = next(trainer.steps())
+        return report.loss, device_clock() - started
 
-        first_loss, _ = once()
-        if torch.cuda.is_available():
-            torch.cuda.reset_peak_memory_stats()
-        seconds = median(once()[1] for _ in range(plan.timed_steps))
-        used = f"{torch.cuda.max_memory_allocated() / 2**30:.1f}" if torch.cuda.is_available() else "–"
+    first_loss, _ = once()
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    seconds = median(once()[1] for _ in range(plan.timed_steps))
+    used = f"{torch.cuda.max_memory_allocated() / 2**30:.1f}" if torch.cuda.is_available() else "–"
     share = step_flops(run, step) / seconds / peak
     return f"{seconds:>10.3f}{share:>9.1%}{used:>8}{first_loss:>12.5f}", isfinite(first_loss)
 
@@ -164,12 +162,12 @@ def _timed(plan: Plan, iterations: int, way: Mapping[str, Any], peak: float) -> 
 def _agreements(plan: Plan) -> Iterator[bool]:
     few, R = replace(plan, prompts=2), plan.iterations[0]
     plain = few.run(R, precision="fp32")
-    wanted_BNC = _logits(plain)
+    wanted_BNC = cache(lambda: _logits(plain))
     print(f"\n{'logits of the last iteration agree':<49}{'distance':>10}{'limit':>9}")
 
     def row(name: str, limit: float, logits: Callable[[RunConfig], Tensor], run: RunConfig) -> bool:
         def found() -> tuple[str, bool]:
-            apart = distance(logits(run), wanted_BNC)
+            apart = distance(logits(run), wanted_BNC())
             return f"{apart:>10.1e}{limit:>9.0e}", apart <= limit
 
         return _row(f"{name:<49}", found)
@@ -193,21 +191,20 @@ def distance(found: Tensor, wanted: Tensor) -> float:
 @torch.no_grad()
 def _logits(run: RunConfig) -> Tensor:
     """(B, N, C) of the product."""
-    with _trainer(run) as trainer:
-        [micro] = trainer.batches.micro_batches(deepest_step(run))
-        micro = micro.to(trainer.device)
-        return trainer.model(micro.packed, micro.plan)[0][-1].float().cpu()
+    trainer = _trainer(run)
+    [micro] = trainer.batches.micro_batches(deepest_step(run))
+    micro = micro.to(trainer.device)
+    return trainer.model(micro.packed, micro.plan)[0][-1].float().cpu()
 
 
 @torch.no_grad()
 def _plain_logits(run: RunConfig) -> Tensor:
     """The same, up to a shift of all candidates, of the plain reference."""
-    with _trainer(run) as trainer:
-        plain, step = PlainTrainer(run, trainer.model, trainer.rendering), deepest_step(run)
-        questions = plain.questions(step)
-        [logits_QTV] = loop(trainer.model, questions, iterations=draw_depth(run, step).iterations, read_last=1)
-        found_QC = candidate_log_probabilities(logits_QTV, questions)
-        return found_QC.unflatten(0, (-1, run.train.batch_size)).transpose(0, 1).cpu()
+    trainer, step = _trainer(run), deepest_step(run)
+    questions = PlainTrainer(run, trainer.model, trainer.rendering).questions(step)
+    [logits_QTV] = loop(trainer.model, questions, iterations=draw_depth(run, step).iterations, read_last=1)
+    found_QC = candidate_log_probabilities(logits_QTV, questions)
+    return found_QC.unflatten(0, (-1, run.train.batch_size)).transpose(0, 1).cpu()
 
 
 def _paddings(plan: Plan) -> Iterator[bool]:
@@ -234,36 +231,30 @@ def nan_rows(mask_TT: Tensor) -> int:
 
 
 def _unequal(run: RunConfig) -> tuple[str, bool]:
-    with _trainer(run) as trainer:
-        step = deepest_step(run)
-        [micro] = trainer.batches.micro_batches(step)
-        padding = int((~micro.packed.real_BT).sum())
-        trainer.step = step
-        report = next(trainer.steps())
+    trainer, step = _trainer(run), deepest_step(run)
+    [micro] = trainer.batches.micro_batches(step)
+    padding = int((~micro.packed.real_BT).sum())
+    trainer.step = step
+    report = next(trainer.steps())
     found = f"{padding} padding tokens, loss {report.loss:.4f}, gradient norm {report.grad_norm:.4f}"
     return found, padding > 0 and isfinite(report.loss) and isfinite(report.grad_norm)
 
 
-@contextmanager
-def _trainer(run: RunConfig) -> Iterator[Trainer]:
-    """Within: a trainer in the precision of its run, whose memory is free again after."""
-    trainer = Trainer(run, data_mesh(run.train.precision))
-    try:
-        yield trainer
-    finally:
-        del trainer
-        gc.collect()
-        torch.compiler.reset()
-        torch.cuda.empty_cache()
+def _trainer(run: RunConfig) -> Trainer:
+    """A trainer in the precision of its run."""
+    return Trainer(run, data_mesh(run.train.precision))
 
 
 def _row(label: str, found: Callable[[], tuple[str, bool]]) -> bool:
-    """Print a row; a failure is a row, too, so that the checks after it still run."""
+    """Print a row; a failure is a row, too, so that the checks after it still run. Leaves no memory taken."""
     try:
         text, good = found()
     except Exception as fault:  # noqa: BLE001  # shown, and the check as a whole fails
         text, good = f"  {type(fault).__name__}: {fault}", False
     print(f"{label}{text}{'' if good else '   NOT AS IT SHOULD BE'}", flush=True)
+    gc.collect()
+    torch.compiler.reset()
+    torch.cuda.empty_cache()
     return good
 
 

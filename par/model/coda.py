@@ -24,6 +24,8 @@ class AnswerLayer(nn.Module):
             hidden_states=self.layer.input_layernorm(state_BTH), attention_mask=Nobody(), cache=keys,
             position_embeddings=(context.cos_BTD, context.sin_BTD),
         )  # fmt: skip
+        if keys.kept is None:
+            raise RuntimeError("the model library has kept no keys: AnswerLayer needs transformers >= 5.24")
         visible_BNT = context.layout.visible_BQT()[:, L - 1 :: L]
         return self.layer(
             state_BTH[:, rows], attention_mask=Rows(additive(visible_BNT, state_BTH.dtype)), cache=keys,

@@ -101,7 +101,7 @@ def test_a_target_says_which_way_the_ratio_goes(target, ratio, met):
 
 
 def test_utilisation_is_the_share_of_the_peak():
-    """100 FLOPs in 1, 2 and 4 s are 50 FLOP/s in the median, a quarter of a peak of 200; without FLOPs there is none."""
+    """100 FLOPs in 1, 2 and 4 s: 50 FLOP/s in the median, a quarter of a peak of 200; without FLOPs there is none."""
     measured = result("a", flops=100.0)
     assert measured.rate == Spread(50.0, 37.5, 75.0)
     assert measured.utilisation == Spread(0.25, 0.1875, 0.375)
