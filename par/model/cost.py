@@ -56,7 +56,7 @@ def seed_cost(run: RunConfig) -> Cost:
     return Cost(
         parameters=parameters(run),
         train_flops=run.train.steps * per_step,
-        evaluation_flops=_evaluated_prompts(run) * _evaluation_prompt(run),
+        evaluation_flops=_evaluation(run),
         checkpoint_bytes=run.train.workers * (needed.parameters + needed.teacher + needed.optimizer),
         memory=needed,
     )
@@ -138,19 +138,23 @@ def _own_reads(run: RunConfig, tokens: Tokens, asked: Mapping[int, int]) -> floa
     return flops
 
 
-def _evaluated_prompts(run: RunConfig) -> int:
-    """Prompts that all workers read: whole batches, equally many each."""
-    turn = evaluation_prompts(run) * run.train.workers
-    return ceil(run.evaluation.sequences / turn) * turn
-
-
-def _evaluation_prompt(run: RunConfig) -> float:
-    """The depth curve, where branches leave once they are read, and the halting curve, where all stay."""
+def _evaluation(run: RunConfig) -> float:
+    """The depth curve, where branches leave once they are read; for learned halting the traces of two splits and the
+    halting curve, at most: as if no question halted and every iteration had to be read.
+    """
     tokens, boxes = tested_tokens(run), parse_task(run.task.name).boxes
     whole = _Parts.of(run, tokens)
     reads = [ceil(depth / run.recurrence.step_size) for depth in run.tested_depths()]
-    flops = _own_reads(run, tokens, {read: boxes * reads.count(read) for read in reads})
+    tested = _whole_turns(run, run.evaluation.sequences)
+    flops = tested * _own_reads(run, tokens, {read: boxes * reads.count(read) for read in reads})
     if run.halting.mode == "forced":
         return flops
     last = max(reads) + run.halting.m
-    return flops + whole.prelude + whole.input + last * (whole.iteration + whole.coda + whole.unread)
+    exhaustive = whole.prelude + whole.input + last * (whole.iteration + whole.coda + whole.unread)
+    return flops + (tested + 2 * _whole_turns(run, run.halting.trace_sequences)) * exhaustive
+
+
+def _whole_turns(run: RunConfig, prompts: int) -> int:
+    """Prompts that all workers read: whole batches, equally many each."""
+    turn = evaluation_prompts(run) * run.train.workers
+    return ceil(prompts / turn) * turn

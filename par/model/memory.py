@@ -18,6 +18,7 @@ from par.model.sizes import (
     tested_tokens,
     trained_tokens,
 )
+from par.tasks.groups import parse_task
 from par.training.depth import answered_iterations
 
 FP32 = 4
@@ -78,7 +79,7 @@ def optimizer_bytes(run: RunConfig) -> int:
 
 
 def _gathered(run: RunConfig) -> int:
-    """The recurrence, beside embedding and head, which FSDP2 gathers as one unit and keeps from the first to the last.
+    """The recurrence, or embedding and head, which FSDP2 gathers as one unit.
 
     A single worker in fp32 uses its own weights.
     """
@@ -86,7 +87,7 @@ def _gathered(run: RunConfig) -> int:
         return 0
     backbone = BACKBONES[run.backbone]
     core = split_layers(backbone.layers, run.recurrence.split).core
-    return _width(run) * (core * layer_entries(backbone) + adapter_entries(backbone) + table_entries(run))
+    return _width(run) * max(core * layer_entries(backbone) + adapter_entries(backbone), table_entries(run))
 
 
 def _width(run: RunConfig) -> int:
@@ -167,15 +168,15 @@ def evaluation_prompt(run: RunConfig) -> int:
     """What one prompt of the evaluation holds, at most: without gradient only the layer that runs, and what is read.
 
     e, rotary tables and mask are held throughout; beside them lie the product of e, the state, a layer's input and its
-    residual, and the widest of the MLP or of attention. The halting curve keeps the answer rows of all iterations, and
-    stacks and norms them in the end.
+    residual, and the widest of MLP and attention. Learned halting keeps the states of a window, and what was read.
     """
     b, width, tokens = BACKBONES[run.backbone], _width(run), tested_tokens(run)
     queries, keys = b.heads * b.head_dim, b.kv_heads * b.head_dim
     held = width * tokens.total * (b.hidden + 2 * b.head_dim + tokens.asked)
     widest = width * tokens.total * max(5 * b.hidden + 3 * b.ffn, 4 * b.hidden + 5 * queries + 2 * keys)
-    reads = 1
+    answers = width * tokens.branches * b.hidden
     if run.halting.mode == "learned":
-        reads = ceil(max(run.tested_depths()) / run.recurrence.step_size) + run.halting.m
-    answers = reads * tokens.branches * b.hidden
-    return held + max(widest + width * answers, 2 * (width + FP32) * answers)
+        last = ceil(max(run.tested_depths()) / run.recurrence.step_size) + run.halting.m
+        answers += run.halting.m * width * tokens.total * b.hidden
+        answers += last * FP32 * tokens.branches * (parse_task(run.task.name).boxes + 2)
+    return held + widest + answers

@@ -11,7 +11,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from par.config import RunConfig
 from par.evaluation.accuracy import depth_curve
-from par.evaluation.halting import halting_curve
+from par.evaluation.halting import halting_curve, last_iteration
+from par.evaluation.recording import record_traces
 from par.model import cost
 from par.model.backbones import BACKBONES
 from par.model.build import build_model, build_rendering
@@ -27,7 +28,15 @@ SETTINGS = {
     "fixed, last only": {"schedule__kind": "fixed", "schedule__iterations": 6, "objective": "final_only"},
     "two operations an iteration": {"recurrence__step_size": 2, "train__branches__boxes": "one"},
     "micro-batches": {"train__micro_batch": 3},
-    "learned halting": {"schedule__kind": "fixed", "schedule__iterations": 6, "halting__mode": "learned"},
+    "learned halting": {
+        "schedule__kind": "fixed",
+        "schedule__iterations": 6,
+        "halting__mode": "learned",
+        "halting__trace_sequences": 5,
+        "halting__tau": 0.999,
+        "halting__k": 1,
+        "halting__m": 1,  # every iteration is read, and nobody halts
+    },
     "label-free": {"objective": "prefix_distill", "recurrence__gradient_window": 3},
     "label-free, hold": {"objective": "prefix_distill", "schedule__kind": "hold", "schedule__iterations": 4},
     "split": {"recurrence__split": (1, 3, 2), "backbone": "six-layers"},
@@ -91,7 +100,7 @@ def test_training_flops_are_those_counted(settings):
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_evaluation_flops_are_those_counted(settings):
-    """The matrix products of the depth curve, and of the halting curve where there is one, are counted to 2 %."""
+    """The products of the depth curve, and of halting curve and traces where there are any, are counted to 2 %."""
     run = counted_run(settings)
     rendering, task = build_rendering(run), parse_task(run.task.name)
     grid = {
@@ -104,6 +113,10 @@ def test_evaluation_flops_are_those_counted(settings):
     found = counted(lambda: depth_curve(model, task, rendering, **grid))
     if run.halting.mode == "learned":
         found += counted(lambda: halting_curve(model, task, rendering, run.halting, **grid))
+        last = last_iteration(run.halting, grid["depths"], grid["step_size"])
+        traced = {"depths": grid["depths"], "batch_size": grid["batch_size"], "last": last}
+        traced["sequences"] = run.halting.trace_sequences
+        found += counted(lambda: record_traces(model, task, rendering, **traced))
     assert cost.seed_cost(run).evaluation_flops == pytest.approx(found, rel=0.02)
 
 

@@ -9,11 +9,14 @@ import pytest
 from par.errors import DivergedError
 from par.evaluation.accuracy import DepthCurve
 from par.evaluation.halting import HaltingCurve
-from par.study.ledger import ACCURACY, HALTING, HISTORY, ConfigRecord, Ledger
+from par.evaluation.thresholds import search
+from par.evaluation.traces import Traces
+from par.study.ledger import ACCURACY, HALTING, HISTORY, TRACE, ConfigRecord, Ledger
 from par.testing import tiny_run
 from par.training.loop import StepReport, Trainer
+from ray_jobs.outcome import curve_rows, halting_metrics, seed_metrics, to_parquet
 from ray_jobs.ticket import Ticket
-from ray_jobs.worker import _record, curve_rows, halting_metrics, run_seed, seed_metrics
+from ray_jobs.worker import _record, run_seed
 
 DEPTHS = (1, 2, 3, 4, 8, 64)
 
@@ -46,11 +49,14 @@ def test_metrics_are_those_of_the_curve():
 def test_halting_metrics_are_those_at_the_training_depth():
     """The share that never halts and the mean iterations are read at d_train, the area over the full-state curve."""
     curve = HaltingCurve(
-        DEPTHS, (1.0,) * 6, (1.0, 1.0, 1.0, 0.8, 0.4, 0.1), (0, 0, 0, 0.25, 0.5, 1), (1, 2, 3, 4.5, 9, 0), 16
-    )
+        DEPTHS, (1.0,) * 6, (1.0, 1.0, 1.0, 0.8, 0.4, 0.1), (0, 0, 0, 0.25, 0.5, 1), (1, 2, 3, 4.5, 9, 0),
+        (3, 3, 3, 5.5, 7, 33), 16,
+    )  # fmt: skip
     found = halting_metrics(tiny_run(), curve)
     assert found["not_halted_1x"] == 0.25
     assert found["halting_iterations_1x"] == 4.5
+    assert found["halting_reads_1x"] == 5.5
+    assert found["halting_full_state_1x"] == 0.8
     assert found["halting_auc"] == pytest.approx((0.6 + 3 * 0.25) / 4)
 
 
@@ -87,7 +93,30 @@ def test_a_seed_is_written_whole(tmp_path):
     assert [row["depth"] for row in rows(seed, ACCURACY)] == [row["depth"] for row in rows(seed, HALTING)]
     assert seed.ledger().read_config(seed.config).results == {0: result}
     assert len(result.evaluation_set) == 16
-    assert {"G", "extrapolation_auc", "halting_auc"} <= result.metrics.keys()
+    assert {"G", "extrapolation_auc", "halting_auc", "drift_once", "grad_spikes"} <= result.metrics.keys()
+    watched = [row["train/single_query_1x"] for row in rows(seed, HISTORY)]
+    assert [value is not None for value in watched] == [False, True, False, True]  # at each checkpoint
+
+
+def test_a_trace_says_what_the_model_does(tmp_path):
+    """Scored from the trace, known depth and the configured rule have the accuracies that the model itself reached."""
+    changes = {"halting__k": 2, "halting__m": 3, "halting__tau": 0.45, "halting__trace_sequences": 16}
+    seed = ticket(tmp_path, halting__mode="learned", train__steps=20, **changes)
+    found = run_seed(seed, lambda record: None).metrics
+    for name, metric in ((ACCURACY, "trace_known_depth"), (HALTING, "trace_configured")):
+        full_state = [row["full_state"] for row in rows(seed, name)]
+        assert found[metric] == pytest.approx(sum(full_state) / len(full_state))
+    traces = Traces.from_parquet(seed.ledger().read_bytes(seed.config, 0, TRACE))
+    choice = search(traces)
+    rule = choice.rule
+    assert (found["chosen_tau"], found["chosen_k"], found["chosen_m"]) == (rule.tau, rule.k, rule.m)
+    assert found["trace_chosen"] == choice.test.full_state
+
+
+def test_a_value_that_some_records_lack_is_null():
+    """Records with different keys become one table; nothing is lost because the first one does not have it."""
+    table = pq.read_table(pa.BufferReader(to_parquet([{"a": 1}, {"a": 2, "b": 0.5}])))
+    assert table.to_pylist() == [{"a": 1, "b": None}, {"a": 2, "b": 0.5}]
 
 
 def test_a_diverged_seed_is_a_result_with_its_history(tmp_path, monkeypatch):
