@@ -20,7 +20,8 @@ SHORT_OF_TRAINING = (0.125, 0.25, 0.5, 0.75)
 BEYOND_TRAINING = (1, 1.25, 1.5, 2, 3, 4, 6, 8, 12, 16)
 
 HOW_COMPUTED = (
-    "workers", "micro_batch", "attention", "activation_checkpointing", "compile", "checkpoint_every", "report_every",
+    "workers", "micro_batch", "attention", "activation_checkpointing", "compile", "deterministic", "checkpoint_every",
+    "report_every",
 )  # fmt: skip
 """Settings of ``train`` that change how a run is computed or recorded, and not what comes out."""
 
@@ -104,6 +105,8 @@ class TrainConfig(Part):
     """How much of itself the teacher of prefix_distill keeps at each step."""
     activation_checkpointing: bool = False
     """Keep only the inputs of each iteration of the window for the backward pass and compute it again: less memory."""
+    deterministic: bool = False
+    """Only algorithms that give the same bits again on the same GPU: slower. A CPU gives them anyway."""
     compile: bool = False
     """Compile one iteration of the core: about a minute at the start, faster steps; needs a C++ compiler."""
     checkpoint_every: Annotated[int, Field(ge=1)] = 500

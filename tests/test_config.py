@@ -54,6 +54,8 @@ OTHER: dict[str, Any] = {
     "train.attention": "flex",
     "train.activation_checkpointing": True,
     "train.compile": True,
+    "train.deterministic": True,
+    "halting.trace_sequences": 64,
     "train.checkpoint_every": 7,
     "train.report_every": 7,
     "optim.matrices": "muon",
@@ -84,6 +86,7 @@ OTHER: dict[str, Any] = {
 
 SEED_OR_HOW = {
     "seed", "train.workers", "train.micro_batch", "train.attention", "train.activation_checkpointing", "train.compile",
+    "train.deterministic",
     "train.checkpoint_every", "train.report_every",
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ from par.training.chance import Stream, integer_seed
 from par.training.distill import Teacher
 from par.training.objectives import weighted_loss
 from par.training.optim import build_optimizers, clip_gradients, rate_factor, set_rate
-from par.training.parallel import device_of_this_worker, gradients_reduced, shard, summed, workers
+from par.training.parallel import device_of_this_worker, gradients_reduced, set_determinism, shard, summed, workers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +54,7 @@ class Trainer:
     def __init__(self, run: RunConfig, mesh: DeviceMesh | None = None) -> None:
         self.run, self.mesh, self.step = run, mesh, 0
         self.device = device_of_this_worker()
+        set_determinism(run.train.deterministic)
         if run.train.attention == "flex" and self.device.type == "cpu":
             raise ConfigError("train.attention=flex needs a GPU, there is none here: use train.attention=split")
         self.rendering = build_rendering(run)

@@ -1,5 +1,6 @@
 """One model on many devices with FSDP2. A single process runs the same code without a mesh."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,6 +20,13 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 def device_of_this_worker() -> torch.device:
     """The GPU that this process was given, or the CPU."""
     return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def set_determinism(wanted: bool) -> None:
+    """Let this process use only algorithms that repeat their bits, or any. An operation that has none is an error."""
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(wanted)
 
 
 def data_mesh(precision: str = "fp32") -> DeviceMesh | None:

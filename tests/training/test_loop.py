@@ -126,3 +126,14 @@ def test_a_divergence_survives_a_pickle():
     assert type(error) is DivergedError
     assert error.kind is FailureKind.NUMERIC
     assert str(error).startswith("loss=nan grad_norm=2.5 at step 7, 16 iterations")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_deterministic_mode_trains_alike(variant):
+    """Every operation of training has an algorithm that repeats its bits, and on a CPU it is the usual one."""
+    usual = [report.loss for report in Trainer(tiny_run(**VARIANTS[variant], train__steps=5)).steps()]
+    fixed = Trainer(tiny_run(**VARIANTS[variant], train__steps=5, train__deterministic=True))
+    assert torch.are_deterministic_algorithms_enabled()
+    assert [report.loss for report in fixed.steps()] == usual
+    Trainer(tiny_run())
+    assert not torch.are_deterministic_algorithms_enabled()
