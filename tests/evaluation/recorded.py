@@ -25,7 +25,7 @@ def recorded(
     return Traces(
         split_S=split_S[order_S],
         sequence_S=sequence_S.astype(np.int32)[order_S],
-        depth_S=depth_S.astype(np.int16)[order_S],
+        depth_S=depth_S.astype(np.int32)[order_S],
         box_S=box_S.astype(np.int8)[order_S],
         target_S=rng.integers(0, boxes, S).astype(np.int8),
         p_yes_SK=np.resize(np.array(p_yes, dtype=np.float16), (S, iterations)),

@@ -97,7 +97,7 @@ def test_a_split_has_its_questions_only():
         (lambda table: table.slice(0, 0), "column split has shape"),
         (lambda table: table.slice(1), "column box: .* does not ask once for each of 2 boxes"),
         (lambda table: pa.concat_tables([table, table]), "column box: .* does not ask once"),
-        (recast("depth", pa.int64()), "column depth is int64, must be int16"),
+        (recast("depth", pa.int64()), "column depth is int64, must be int32"),
         (recast("split", pa.string()), "column split is string, must be dictionary"),
         (recast("p_yes", pa.list_(pa.float16())), "column p_yes is list<.*halffloat>, must be fixed_size_list"),
         (recast("p_yes", pa.list_(pa.float32(), 6)), r"column p_yes is fixed_size_list<.*float>\[6\], must be"),
@@ -140,7 +140,7 @@ def test_arrays_that_do_not_fit_together_are_refused(column, letters):
 
 
 def test_a_number_too_large_for_its_column_is_refused():
-    """A depth beyond int16 is an error, not another depth."""
+    """A depth beyond int32 is an error, not another depth."""
     traces = recorded(depths=(2, 5))
-    with pytest.raises(DataError, match=r"column depth: .*70000"):
-        replace(traces, depth_S=np.where(traces.depth_S == 5, 70_000, 2)).to_parquet()
+    with pytest.raises(DataError, match=r"column depth: .*1099511627776"):
+        replace(traces, depth_S=np.where(traces.depth_S == 5, 2**40, 2)).to_parquet()
