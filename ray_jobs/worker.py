@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from par import metrics as m
 from par.config import RunConfig
-from par.errors import DivergedError
+from par.errors import DivergedError, PassTooLargeError
 from par.evaluation.accuracy import DepthCurve, batch_drift, depth_curve
 from par.evaluation.extrapolation import extrapolation, extrapolation_auc, full_state_at
 from par.evaluation.halting import HaltingCurve, halting_curve
@@ -24,10 +24,13 @@ from par.tasks.groups import parse_task
 from par.tasks.streams import evaluation_hash
 from par.training import checkpoint
 from par.training.loop import StepReport, Trainer
-from par.training.parallel import data_mesh, workers
-from par.training.speed import matrix_peak, peak_memory_gib
+from par.training.parallel import agreed, data_mesh, device_of_this_worker, workers
+from par.training.speed import forget, lacks_memory, matrix_peak, peak_memory_gib
+from ray_jobs.provenance import source_hash
 from ray_jobs.ticket import Ticket
 
+COUNTS = "evaluation.json"
+"""Beside the checkpoints: what an interrupted evaluation has counted."""
 Report = Callable[[Mapping[str, Any]], None]
 
 
@@ -38,13 +41,14 @@ def run_seed(ticket: Ticket, report: Report) -> SeedResult:
     result: G = 0 with its failure kind.
     """
     run, ledger = ticket.run, ticket.ledger()
+    forget(device_of_this_worker())
     trainer = Trainer(run, data_mesh(run.train.precision))
     history = checkpoint.resume(trainer, ticket.checkpoints)
     files: dict[str, bytes] = {}
     try:
         for row in _train(trainer, ticket.checkpoints, history):
             report({"phase": "train", **row})
-        curve = _evaluate(trainer, ticket.checkpoints / "evaluation.json", report)
+        curve = _evaluate(trainer, ticket.checkpoints / COUNTS, report)
         files[ACCURACY] = to_parquet(list(curve_rows(curve)))
         metrics = seed_metrics(run, curve) | _evaluation_facts(trainer)
         if run.halting.mode == "learned":
@@ -65,6 +69,8 @@ def run_seed(ticket: Ticket, report: Report) -> SeedResult:
 def _train(trainer: Trainer, folder: Path, history: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Run to the last step; yield a record per report, append it to ``history``, commit checkpoints."""
     train = trainer.run.train
+    if trainer.step < train.steps and workers(trainer.mesh)[0] == 0:
+        (folder / COUNTS).unlink(missing_ok=True)  # those of weights that are now trained again
     peak = matrix_peak(trainer.device, train.precision)
     recent: list[StepReport] = []
     steps = trainer.steps()
@@ -80,9 +86,18 @@ def _train(trainer: Trainer, folder: Path, history: list[dict[str, Any]]) -> Ite
 
 
 def _next(steps: Iterator[StepReport], recent: list[StepReport], history: list[dict[str, Any]]) -> StepReport | None:
-    """The next step, None after the last. A divergence leaves the steps before it in the history: they explain it."""
+    """The next step, None after the last. A divergence leaves the steps before it in the history: they explain it.
+
+    Raises PassTooLargeError where the memory of the device does not suffice for it.
+    """
     try:
         return next(steps, None)
+    except RuntimeError as fault:
+        if not lacks_memory(fault):
+            raise
+        raise PassTooLargeError(
+            f"a training pass does not fit into memory, lower train.micro_batch: {fault}"
+        ) from fault
     except DivergedError:
         if recent:
             history.append(_record(recent))
@@ -114,7 +129,7 @@ def _speed(trainer: Trainer, reports: list[StepReport], peak: float) -> dict[str
 def _evaluate(trainer: Trainer, kept: Path, report: Report) -> DepthCurve:
     """Read the depth grid; an evaluation of the same weights that was interrupted goes on from its last batch."""
     run = trainer.run
-    owner = {"fingerprint": run.fingerprint(), "seed": run.seed, "step": trainer.step}
+    owner = {"fingerprint": run.fingerprint(), "seed": run.seed, "step": trainer.step, "source": source_hash()}
 
     def keep(tally: Tally) -> None:
         if workers(trainer.mesh)[0] == 0:
@@ -123,16 +138,19 @@ def _evaluate(trainer: Trainer, kept: Path, report: Report) -> DepthCurve:
             {"phase": "evaluate", "step": trainer.step, "prompts": tally.prompts, "sequences": run.evaluation.sequences}
         )
 
-    begun = Tally.load(kept, owner, len(run.tested_depths()))
+    begun = agreed(Tally.load(kept, owner, len(run.tested_depths())), trainer.mesh)
     task = parse_task(run.task.name)
     return depth_curve(trainer.model, task, trainer.rendering, **_grid(trainer), begun=begun, keep=keep)
 
 
 def _evaluation_facts(trainer: Trainer) -> dict[str, float]:
     """How the accuracies were computed, and how much that could matter to them."""
-    grid = {key: value for key, value in _grid(trainer).items() if key in ("depths", "step_size", "batch_size")}
-    drift = batch_drift(trainer.model, parse_task(trainer.run.task.name), trainer.rendering, **grid)
-    return {m.BATCH_DRIFT.name: drift, m.EVALUATION_PROMPTS.name: float(grid["batch_size"])}
+    run, prompts = trainer.run, evaluation_prompts(trainer.run)
+    drift = batch_drift(
+        trainer.model, parse_task(run.task.name), trainer.rendering, depth=run.task.train_depth,
+        step_size=run.recurrence.step_size, batch_size=prompts,
+    )  # fmt: skip
+    return {m.BATCH_DRIFT.name: drift, m.EVALUATION_PROMPTS.name: float(prompts)}
 
 
 def _evaluate_halting(trainer: Trainer) -> HaltingCurve:

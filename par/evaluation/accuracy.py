@@ -59,6 +59,12 @@ class Reader:
         logits_KBNC, _ = self.model(packed, plan)
         return logits_KBNC, torch.from_numpy(branches.targets(prompts, max(self.depths))).to(self.device)
 
+    def own_reads(self, step_size: int) -> Iterations:
+        """Read each branch at the iteration that completes it, ceil(depth / step_size)."""
+        return Iterations.each_at(
+            [ceil(depth / step_size) for depth in self.depths[::-1] for _ in range(self.task.boxes)]
+        )
+
     def by_depth(self, values_BN: Tensor) -> Tensor:
         """The branches (B, N) as (B, D, X), the depths ascending."""
         return values_BN.unflatten(-1, (len(self.depths), self.task.boxes)).flip(1)
@@ -95,9 +101,8 @@ def depth_curve(
 
     ``keep`` is given the counts after every batch; an evaluation that is ``begun`` with one of them goes on from there.
     """
-    reads_D = [ceil(depth / step_size) for depth in reversed(depths)]
-    plan = Iterations.each_at(np.repeat(reads_D, task.boxes).tolist())
     reader = Reader(model, task, rendering, depths)
+    plan = reader.own_reads(step_size)
     tally = begun or Tally.empty(len(depths))
     for prompts, indices in frozen_batches(sequences, batch_size, mesh, tally.prompts):
         logits_1BNC, targets_BN = reader.logits(indices, plan)
@@ -116,21 +121,14 @@ def depth_curve(
 
 @torch.no_grad()
 def batch_drift(
-    model: LoopedModel,
-    task: GroupTask,
-    rendering: Rendering,
-    *,
-    depths: Sequence[int],
-    step_size: int,
-    batch_size: int,
+    model: LoopedModel, task: GroupTask, rendering: Rendering, *, depth: int, step_size: int, batch_size: int
 ) -> float:
-    """How far the logits of the first test prompt move when it is read alone instead of with a batch: the largest.
+    """How far the logits of two test prompts of ``depth`` operations move when they are read apart from their batch.
 
-    Zero in exact arithmetic; what is left is the rounding of the kernels that the device takes for either size.
+    The largest difference of a logit. Zero in exact arithmetic; what is left is the rounding of the kernels that the
+    device takes for either size.
     """
-    reads_D = [ceil(depth / step_size) for depth in reversed(depths)]
-    plan = Iterations.each_at(np.repeat(reads_D, task.boxes).tolist())
-    reader = Reader(model, task, rendering, depths)
-    alone_1BNC, _ = reader.logits(np.arange(1), plan)
-    together_1BNC, _ = reader.logits(np.arange(batch_size), plan)
-    return float((alone_1BNC[:, 0] - together_1BNC[:, 0]).abs().max())
+    reader = Reader(model, task, rendering, (depth,))
+    few_1BNC, _ = reader.logits(np.arange(2), reader.own_reads(step_size))
+    many_1BNC, _ = reader.logits(np.arange(max(2, batch_size)), reader.own_reads(step_size))
+    return float((few_1BNC - many_1BNC[:, :2]).abs().max())
