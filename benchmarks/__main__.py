@@ -12,8 +12,9 @@ from rich.table import Table
 
 from benchmarks import core_iteration, evaluation, train_step
 from benchmarks.harness import TOLERANCE, Case, Result, Spread, Target, disagreement, store, take_times
-from benchmarks.machine import Hardware, matmul_peak, provenance
+from benchmarks.machine import Hardware, provenance
 from par.training.parallel import device_of_this_worker
+from par.training.speed import product_rate
 
 CASES: dict[str, Callable[[], Case]] = {
     "train_step": train_step.case,
@@ -76,11 +77,11 @@ def _measured(case: Case, repeats: int | None, console: Console) -> Result:
         difference = disagreement(case)
     if difference is not None:
         console.print(f"{case.name}: product and reference agree to {difference:.1e} (limit {TOLERANCE:.0e})")
-    device = device_of_this_worker().type
+    device = device_of_this_worker()
     with console.status(f"{case.name}: {repeats} repeats of each"):
-        before = matmul_peak(device=device) if case.flops else None
+        before = product_rate(device, torch.float32) if case.flops else None
         times = take_times(case, repeats=repeats)
-    peak = max(before, matmul_peak(device=device)) if before else None
+    peak = max(before, product_rate(device, torch.float32)) if before else None
     return Result(case=case, disagreement=difference, times=times, peak=peak)
 
 

@@ -32,7 +32,7 @@ def case() -> Case:
     packed, model = micro.to(trainer.device).packed, trainer.model
     e_BTH = torch.randn(*packed.ids_BT.shape, WIDE.hidden, device=trainer.device)
     cos_BTD, sin_BTD = model.rotary(e_BTH, packed.positions_BT)
-    context = Context.of(cos_BTD, sin_BTD, packed.layout, model.kernel)
+    context = Context(cos_BTD, sin_BTD, packed.layout, model.kernel)
     plan = Iterations(count=ITERATIONS, keep=(ITERATIONS,))
     bare = BareProducts.of(WIDE, len(model.recurrence.layers), packed.layout, trainer.device)
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch import distributed as dist
 from torch.nn.functional import scaled_dot_product_attention
 
-from benchmarks.machine import LIBRARIES, Hardware, device_clock, matmul_peak, provenance
+from benchmarks.machine import LIBRARIES, Hardware, device_clock, provenance
 from benchmarks.reference import PlainTrainer, candidate_log_probabilities, loop
 from benchmarks.train_step import deepest_step
 from benchmarks.wide import WIDE, registered
@@ -28,6 +28,7 @@ from par.model.cost import step_flops
 from par.training.depth import draw_depth
 from par.training.loop import Trainer
 from par.training.parallel import data_mesh, device_of_this_worker
+from par.training.speed import product_rate
 
 BF16_TOLERANCE = 0.05
 """Largest distance of the logits in bf16 from those in fp32, as a share of their spread over the candidates."""
@@ -132,7 +133,7 @@ def check(plan: Plan) -> bool:
 
 
 def _steps(plan: Plan) -> Iterator[bool]:
-    peak, b = matmul_peak(size=plan.peak_size, dtype=torch.bfloat16, device=device_of_this_worker().type), plan.backbone
+    peak, b = product_rate(device_of_this_worker(), torch.bfloat16, plan.peak_size), plan.backbone
     print(f"\npeak of bf16 matrix products of {plan.peak_size}³: {peak / 1e12:.1f} TFLOP/s")
     print(f"{plan.prompts} prompts of {plan.depth} operations, {b.layers} layers of width {b.hidden}")
     print(f"{'step in bf16':<44}{'R':>5}{'seconds':>10}{'of peak':>9}{'GiB':>8}{'first loss':>12}")

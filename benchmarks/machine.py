@@ -54,17 +54,6 @@ def device_clock() -> float:
     return perf_counter()
 
 
-def matmul_peak(*, size: int = 1024, dtype: torch.dtype = torch.float32, device: str = "cpu", tries: int = 20) -> float:
-    """FLOP/s of the fastest of ``tries`` products of two square random matrices, with the threads of this process."""
-    left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
-    seconds = []
-    for _ in range(tries):
-        started = device_clock()
-        torch.mm(left, right)
-        seconds.append(device_clock() - started)
-    return 2 * size**3 / min(seconds)
-
-
 def provenance() -> dict[str, Any]:
     """Date, commit, library versions and torch threads of a measurement taken now."""
     return {

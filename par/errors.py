@@ -46,6 +46,12 @@ class LedgerError(DataError):
     """A sweep's ledger is missing, exists already, or was written by a newer version."""
 
 
+class PassTooLargeError(ParError):
+    """A training pass does not fit into the memory of the device: with fewer prompts per pass it may."""
+
+    kind = FailureKind.OOM_GPU
+
+
 class DivergedError(ParError):
     """The loss or a gradient was not finite. The same step would fail again, so it is a result and never retried."""
 

@@ -13,6 +13,7 @@ from ray import tune
 from ray.tune.experiment import Trial
 from rich.console import Console
 
+from par.errors import ConfigError
 from par.study.ledger import Ledger
 from par.study.records import ConfigRecord, SweepState
 from par.study.report.plots import accuracy_by_depth
@@ -60,11 +61,15 @@ def show_plan(space: Space, ledger: Ledger | None, options: Options, console: Co
 
 
 def plans(space: Space, state: SweepState, options: Options, resources: Mapping[str, float]) -> list[BackbonePlan]:
-    """The plan of every backbone. Raises ConfigError if a trial does not fit the cluster."""
+    """The plan of every backbone. Raises ConfigError if a trial does not fit the cluster or its devices."""
     found: list[BackbonePlan] = []
     for backbone, configurations in shares(space).items():
         runs = sampled_runs(space, backbone)
         needs = options.demand(max(run.train.workers for run in runs), resources)
+        if not needs.gpus_per_worker and any(run.train.attention == "flex" for run in runs):
+            raise ConfigError(
+                "train.attention=flex needs a GPU, and a worker gets none: use split, or --gpus-per-worker 1"
+            )
         fitting = None if options.scales_up else concurrency(needs, resources)
         found.append(
             BackbonePlan(

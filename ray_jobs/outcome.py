@@ -26,7 +26,8 @@ from par.study.ledger import ACCURACY, HALTING, TRACE
 from par.tasks.groups import parse_task
 from par.tasks.streams import Split
 from par.training.loop import Trainer
-from par.training.parallel import workers
+from par.training.parallel import agreed, workers
+from ray_jobs.provenance import source_hash
 
 ON_THE_WAY_PROMPTS = 32
 Report = Callable[[Mapping[str, Any]], None]
@@ -48,7 +49,7 @@ def outcome(trainer: Trainer, history: list[dict[str, Any]], kept: Path, report:
     curve = _depth_curve(trainer, kept, report)
     metrics = seed_metrics(run, curve)
     metrics[m.BATCH_DRIFT.name] = batch_drift(
-        *asked, depths=grid["depths"], step_size=grid["step_size"], batch_size=grid["batch_size"]
+        *asked, depth=run.task.train_depth, step_size=grid["step_size"], batch_size=grid["batch_size"]
     )
     metrics[m.EVALUATION_PROMPTS.name] = float(grid["batch_size"])
     metrics |= signal_metrics(drift_profile(trainer.model, trainer.rendering, run, trainer.mesh), history)
@@ -69,7 +70,7 @@ def outcome(trainer: Trainer, history: list[dict[str, Any]], kept: Path, report:
 def _depth_curve(trainer: Trainer, kept: Path, report: Report) -> DepthCurve:
     """Read the depth grid; an evaluation of the same weights that was interrupted goes on from its last batch."""
     run = trainer.run
-    owner = {"fingerprint": run.fingerprint(), "seed": run.seed, "step": trainer.step}
+    owner = {"fingerprint": run.fingerprint(), "seed": run.seed, "step": trainer.step, "source": source_hash()}
 
     def keep(tally: Tally) -> None:
         if workers(trainer.mesh)[0] == 0:
@@ -77,7 +78,7 @@ def _depth_curve(trainer: Trainer, kept: Path, report: Report) -> DepthCurve:
         sequences = run.evaluation.sequences
         report({"phase": "evaluate", "step": trainer.step, "prompts": tally.prompts, "sequences": sequences})
 
-    begun = Tally.load(kept, owner, len(run.tested_depths()))
+    begun = agreed(Tally.load(kept, owner, len(run.tested_depths())), trainer.mesh)
     task = parse_task(run.task.name)
     return depth_curve(trainer.model, task, trainer.rendering, **_grid(trainer), begun=begun, keep=keep)
 

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from ray import train, tune
 
-from par.errors import FailureKind
 from par.training.checkpoint import committed_step
+from par.training.parallel import BACKENDS
 from ray_jobs.provenance import source_hash
-from ray_jobs.recovery import kind_of, smaller_pass
+from ray_jobs.recovery import kind_of, learnt_pass, smaller_pass
 from ray_jobs.ticket import Ticket
 from ray_jobs.worker import run_seed
 
@@ -25,17 +25,14 @@ def run_trial(config: Mapping[str, Any]) -> None:
     same ``run_seed``. Where the memory of the device does not suffice, another attempt goes on from the last checkpoint
     with fewer prompts per pass, on all workers alike. Any other error leaves the seed without a result, to go on later.
     """
-    ticket = _as_last_tried(Ticket.of_trial(config))
+    ticket = _as_learnt(Ticket.of_trial(config))
     while (smaller := _attempt(ticket)) is not None:
         ticket = ticket.with_micro_batch(smaller)
-        torch.cuda.empty_cache()
 
 
-def _as_last_tried(ticket: Ticket) -> Ticket:
-    """The ticket with the prompts per pass of the last attempt: an earlier one may have run out of memory with more."""
-    attempts = ticket.ledger().read_config(ticket.config).attempts(ticket.seed)
-    last = attempts[-1].record if attempts else {}
-    prompts = last.get("next_micro_batch") or last.get("micro_batch")
+def _as_learnt(ticket: Ticket) -> Ticket:
+    """The ticket with the prompts per pass that earlier attempts came down to."""
+    prompts = learnt_pass(ticket.ledger().read_config(ticket.config).attempts(ticket.seed))
     return ticket.with_micro_batch(prompts) if prompts else ticket
 
 
@@ -56,9 +53,8 @@ def _attempt(ticket: Ticket) -> int | None:
     try:
         _run(ticket)
     except Exception as fault:
-        kind = kind_of(fault)
-        smaller = smaller_pass(ticket.run) if kind is FailureKind.OOM_GPU else None
-        end = {"failure": kind, "message": str(fault), "traceback": traceback.format_exc()}
+        smaller = smaller_pass(ticket.run, fault)
+        end = {"failure": kind_of(fault), "message": str(fault), "traceback": traceback.format_exc()}
         if smaller is None:
             raise
         end["next_micro_batch"] = smaller
@@ -86,7 +82,7 @@ def _run_workers(ticket: Ticket) -> None:
     TorchTrainer(
         _worker,
         train_loop_config=ticket.to_dict(),
-        torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if on_gpu else "gloo"),
+        torch_config=TorchConfig(backend=BACKENDS["cuda" if on_gpu else "cpu"]),
         scaling_config=train.ScalingConfig(
             num_workers=ticket.run.train.workers, use_gpu=on_gpu, resources_per_worker=resources
         ),

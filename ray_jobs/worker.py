@@ -6,7 +6,7 @@ from typing import Any
 
 from par import metrics as m
 from par.config import RunConfig
-from par.errors import DivergedError
+from par.errors import DivergedError, PassTooLargeError
 from par.metrics import Metric
 from par.model.cost import step_flops
 from par.study.ledger import HISTORY, SeedResult
@@ -14,10 +14,13 @@ from par.tasks.groups import parse_task
 from par.tasks.streams import evaluation_hash
 from par.training import checkpoint
 from par.training.loop import StepReport, Trainer
-from par.training.parallel import data_mesh, workers
-from par.training.speed import matrix_peak, peak_memory_gib
+from par.training.parallel import data_mesh, device_of_this_worker, workers
+from par.training.speed import forget, lacks_memory, matrix_peak, peak_memory_gib
 from ray_jobs.outcome import Report, accuracy_on_the_way, outcome, to_parquet
 from ray_jobs.ticket import Ticket
+
+COUNTS = "evaluation.json"
+"""Beside the checkpoints: what an interrupted evaluation has counted."""
 
 
 def run_seed(ticket: Ticket, report: Report) -> SeedResult:
@@ -27,13 +30,14 @@ def run_seed(ticket: Ticket, report: Report) -> SeedResult:
     result: G = 0 with its failure kind.
     """
     run, ledger = ticket.run, ticket.ledger()
+    forget(device_of_this_worker())
     trainer = Trainer(run, data_mesh(run.train.precision))
     history = checkpoint.resume(trainer, ticket.checkpoints)
     files: dict[str, bytes] = {}
     try:
         for row in _train(trainer, ticket.checkpoints, history):
             report({"phase": "train", **row})
-        found = outcome(trainer, history, ticket.checkpoints / "evaluation.json", report)
+        found = outcome(trainer, history, ticket.checkpoints / COUNTS, report)
         files |= found.files
         result = SeedResult(metrics=found.metrics, step=trainer.step, evaluation_set=_evaluation_set(run))
     except DivergedError as fault:
@@ -49,6 +53,8 @@ def run_seed(ticket: Ticket, report: Report) -> SeedResult:
 def _train(trainer: Trainer, folder: Path, history: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Run to the last step; yield a record per report, append it to ``history``, commit checkpoints."""
     train = trainer.run.train
+    if trainer.step < train.steps and workers(trainer.mesh)[0] == 0:
+        (folder / COUNTS).unlink(missing_ok=True)  # those of weights that are now trained again
     peak = matrix_peak(trainer.device, train.precision)
     recent: list[StepReport] = []
     steps = trainer.steps()
@@ -65,9 +71,18 @@ def _train(trainer: Trainer, folder: Path, history: list[dict[str, Any]]) -> Ite
 
 
 def _next(steps: Iterator[StepReport], recent: list[StepReport], history: list[dict[str, Any]]) -> StepReport | None:
-    """The next step, None after the last. A divergence leaves the steps before it in the history: they explain it."""
+    """The next step, None after the last. A divergence leaves the steps before it in the history: they explain it.
+
+    Raises PassTooLargeError where the memory of the device does not suffice for it.
+    """
     try:
         return next(steps, None)
+    except RuntimeError as fault:
+        if not lacks_memory(fault):
+            raise
+        raise PassTooLargeError(
+            f"a training pass does not fit into memory, lower train.micro_batch: {fault}"
+        ) from fault
     except DivergedError:
         if recent:
             history.append(_record(recent))

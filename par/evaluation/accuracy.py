@@ -60,14 +60,14 @@ class Reader:
         result, _ = self.model(packed, reading)
         return result, torch.from_numpy(branches.targets(prompts, max(self.depths))).to(self.device)
 
+    def own_reads(self, step_size: int) -> OwnIteration:
+        """Read each branch at the iteration that completes it, ceil(depth / step_size)."""
+        reads_D = [ceil(depth / step_size) for depth in reversed(self.depths)]
+        return OwnIteration([read for read in reads_D for _ in range(self.task.boxes)])
+
     def by_depth(self, values_BN: Tensor) -> Tensor:
         """The branches (B, N) as (B, D, X), the depths ascending."""
         return values_BN.unflatten(-1, (len(self.depths), self.task.boxes)).flip(1)
-
-
-def completions(depths: Sequence[int], step_size: int, boxes: int) -> list[int]:
-    """The iteration at which each branch of a Reader is complete, ceil(depth / step_size)."""
-    return [ceil(depth / step_size) for depth in reversed(depths) for _ in range(boxes)]
 
 
 def frozen_batches(
@@ -102,11 +102,10 @@ def depth_curve(
 
     ``keep`` is given the counts after every batch; an evaluation that is ``begun`` with one of them goes on from there.
     """
-    own_N = completions(depths, step_size, task.boxes)
     reader = Reader(model, task, rendering, depths, split=split)
     tally = begun or Tally.empty(len(depths))
     for prompts, indices in frozen_batches(sequences, batch_size, mesh, tally.prompts):
-        logits_1BNC, targets_BN = reader.read(indices, OwnIteration(own_N))
+        logits_1BNC, targets_BN = reader.read(indices, reader.own_reads(step_size))
         right_BDX = reader.by_depth(logits_1BNC[0].argmax(-1) == targets_BN)
         right_BDX = right_BDX[torch.from_numpy(indices < sequences).to(reader.device)]
         counts_2D = torch.stack([right_BDX.sum((0, 2)), right_BDX.all(-1).sum(0)])
@@ -122,20 +121,14 @@ def depth_curve(
 
 @torch.no_grad()
 def batch_drift(
-    model: LoopedModel,
-    task: GroupTask,
-    rendering: Rendering,
-    *,
-    depths: Sequence[int],
-    step_size: int,
-    batch_size: int,
+    model: LoopedModel, task: GroupTask, rendering: Rendering, *, depth: int, step_size: int, batch_size: int
 ) -> float:
-    """How far the logits of the first test prompt move when it is read alone instead of with a batch: the largest.
+    """How far the logits of two test prompts of ``depth`` operations move when they are read apart from their batch.
 
-    Zero in exact arithmetic; what is left is the rounding of the kernels that the device takes for either size.
+    The largest difference of a logit. Zero in exact arithmetic; what is left is the rounding of the kernels that the
+    device takes for either size.
     """
-    own_N = completions(depths, step_size, task.boxes)
-    reader = Reader(model, task, rendering, depths)
-    alone_1BNC, _ = reader.read(np.arange(1), OwnIteration(own_N))
-    together_1BNC, _ = reader.read(np.arange(batch_size), OwnIteration(own_N))
-    return float((alone_1BNC[:, 0] - together_1BNC[:, 0]).abs().max())
+    reader = Reader(model, task, rendering, (depth,))
+    few_1BNC, _ = reader.read(np.arange(2), reader.own_reads(step_size))
+    many_1BNC, _ = reader.read(np.arange(max(2, batch_size)), reader.own_reads(step_size))
+    return float((few_1BNC - many_1BNC[:, :2]).abs().max())

@@ -39,10 +39,11 @@ class Tally:
 
     @classmethod
     def load(cls, path: Path, owner: Mapping[str, Any], depths: int) -> Self:
-        """What was saved for the same owner; an empty tally where nothing was."""
-        if not path.exists():
+        """What was saved for the same owner; an empty tally where nothing was, or nothing whole."""
+        try:
+            saved = json.loads(path.read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
             return cls.empty(depths)
-        saved = json.loads(path.read_text())
         if saved["owner"] != dict(owner):
             return cls.empty(depths)
         found = saved["tally"]

@@ -135,7 +135,7 @@ KERNELS = {"split": PrefixAndBranches, "flex": Blocks}
 @cache
 def _on(device: torch.device, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function as it runs well on a device: FlexAttention is fast only when compiled, which needs a GPU."""
-    return torch.compile(function) if device.type == "cuda" else function
+    return torch.compile(function, dynamic=True) if device.type == "cuda" else function
 
 
 def additive(visible_BQT: Tensor, dtype: torch.dtype) -> Tensor:

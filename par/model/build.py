@@ -25,12 +25,11 @@ def build_model(run: RunConfig, rendering: Rendering, *, seed: int) -> LoopedMod
         parent = random_parent(backbone, rendering.vocabulary_size, seed)
     else:
         parent = pretrained_parent(backbone.source)
-    model = LoopedModel(
+    return LoopedModel(
         parent,
         split=run.recurrence.split,
         anchor=run.recurrence.anchor == "first",
         adapter_init=run.recurrence.adapter_init,
+        kernel=run.train.attention,
+        recompute=run.train.activation_checkpointing,
     )
-    model.kernel = run.train.attention
-    model.recurrence.recompute = run.train.activation_checkpointing
-    return model

@@ -19,16 +19,15 @@ class AnswerLayer(nn.Module):
     def forward(self, state_BTH: Tensor, context: Context) -> Tensor:
         """(B, T, H) gives (B, N, H)."""
         keys, rows = Keys(), context.layout.answer_rows
-        L = context.layout.query_tokens
         self.layer.self_attn(
             hidden_states=self.layer.input_layernorm(state_BTH), attention_mask=Nobody(), cache=keys,
             position_embeddings=(context.cos_BTD, context.sin_BTD),
         )  # fmt: skip
         if keys.kept is None:
             raise RuntimeError("the model library has kept no keys: AnswerLayer needs transformers >= 5.24")
-        visible_BNT = context.layout.visible_BQT()[:, L - 1 :: L]
+        mask_B1NT = additive(context.layout.visible_BNT(), state_BTH.dtype)
         return self.layer(
-            state_BTH[:, rows], attention_mask=Rows(additive(visible_BNT, state_BTH.dtype)), cache=keys,
+            state_BTH[:, rows], attention_mask=Rows(mask_B1NT), cache=keys,
             position_embeddings=(context.cos_BTD[:, rows], context.sin_BTD[:, rows]),
         )  # fmt: skip
 

@@ -56,13 +56,21 @@ class Layout:
         P, L = self.prefix_tokens, self.query_tokens
         values_BT = values_BT if rows_B is None else values_BT[rows_B]
         if first == 0:
-            return values_BT[:, : P + last * L]
+            return values_BT[:, : P + last * L].contiguous()
         return torch.cat([values_BT[:, :P], values_BT[:, P + first * L : P + last * L]], dim=1)
 
     def spread(self, chosen_BN: Tensor) -> Tensor:
         """A boolean per branch (…, B, N) for all tokens of the branch (…, B, T); False on the prefix."""
         rows = chosen_BN.repeat_interleave(self.query_tokens, dim=-1)
         return torch.nn.functional.pad(rows, (self.prefix_tokens, 0), value=False)
+
+    def visible_BNT(self) -> Tensor:
+        """The same for the last token of each branch alone."""
+        (B, N), L, P = self.ends_BN.shape, self.query_tokens, self.prefix_tokens
+        device = self.ends_BN.device
+        prefix_BNP = torch.arange(P, device=device) < self.ends_BN.unsqueeze(-1)
+        own_NQ = torch.arange(N * L, device=device) // L == torch.arange(N, device=device)[:, None]
+        return torch.cat([prefix_BNP, own_NQ.expand(B, -1, -1)], dim=2)
 
     def visible_BQT(self) -> Tensor:
         """Which tokens each branch token may attend to; every one sees at least itself."""

@@ -37,6 +37,8 @@ class LoopedModel(nn.Module):
         split: tuple[int, int, int] | None = None,
         anchor: bool = True,
         adapter_init: str = "state",
+        kernel: str = "split",
+        recompute: bool = False,
     ) -> None:
         super().__init__()
         decoder, config = parent.model, parent.config
@@ -53,11 +55,12 @@ class LoopedModel(nn.Module):
             config.hidden_size,
             anchor=anchor,
             adapter_init=adapter_init,
+            recompute=recompute,
         )
         self.coda = Coda(layers[core_end:])
         self.head = CandidateHead(parent.lm_head.weight)
         self.norm = decoder.norm
-        self.kernel = "split"
+        self.kernel = kernel
 
     def forward(self, packed: Packed, plan: Iterations | Reading) -> tuple[Tensor, Tensor]:
         """Logits (K, B, N, C) of the candidates at the branches' answer rows, and the drift of the last iteration.
@@ -68,7 +71,7 @@ class LoopedModel(nn.Module):
         hidden_BTH = self.embed(packed.ids_BT)
         candidates_BCH = self.head(packed.candidates_BC)
         cos_BTD, sin_BTD = self.rotary(hidden_BTH, packed.positions_BT)
-        context = Context.of(cos_BTD, sin_BTD, packed.layout, self.kernel)
+        context = Context(cos_BTD, sin_BTD, packed.layout, self.kernel)
         e_BTH = context.apply(self.prelude, hidden_BTH)
         if isinstance(plan, Iterations):
             kept, drift = self.recurrence(e_BTH, context, packed.real_BT, plan)

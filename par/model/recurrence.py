@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from par.model.anchor import anchor_rms, mean_drift, rms
-from par.model.context import Context
+from par.model.attention import Visibility
+from par.model.context import Context, run_layers
 from par.model.reading import Shown, Staying
 
+Core = Callable[[Tensor, Tensor, tuple[Tensor, Tensor], Visibility], tuple[Tensor, Tensor]]
 Listener = Callable[[Shown], Staying | None]
 """Is shown every iteration of a pass without gradient; says who goes on, None for all."""
 
@@ -45,14 +47,15 @@ class Iterations:
 class Recurrence(nn.Module):
     """The adapter and the shared core. One forward runs all iterations, so sharded weights are gathered once."""
 
-    def __init__(self, layers: nn.ModuleList, width: int, *, anchor: bool, adapter_init: str) -> None:
+    def __init__(
+        self, layers: nn.ModuleList, width: int, *, anchor: bool, adapter_init: str, recompute: bool = False
+    ) -> None:
+        """With ``recompute`` an iteration keeps its inputs alone for the backward pass, and is run again there."""
         super().__init__()
         self.adapter = nn.Linear(2 * width, width, bias=False)
         self.layers = layers
-        self.anchor = anchor
-        self.recompute = False
-        """Keep the input of each iteration alone for the backward pass, and run the iteration again there."""
-        self._core = self._apply_core
+        self.anchor, self.recompute = anchor, recompute
+        self._compiled: Core | None = None
         passes_input, passes_state = adapter_init in ("input", "sum"), adapter_init in ("state", "sum")
         with torch.no_grad():
             eye = torch.eye(width)
@@ -60,7 +63,7 @@ class Recurrence(nn.Module):
 
     def compile_iteration(self) -> None:
         """Compile one iteration, for any batch and length."""
-        self._core = torch.compile(self._apply_core, dynamic=True)
+        self._compiled = torch.compile(self._apply_core, dynamic=True)
 
     def forward(
         self, e_BTH: Tensor, context: Context, real_BT: Tensor, plan: Iterations, listen: Listener | None = None
@@ -96,12 +99,17 @@ class Recurrence(nn.Module):
         return kept, drift
 
     def _iterate(self, input_BTH: Tensor, state_BTH: Tensor, context: Context) -> tuple[Tensor, Tensor]:
+        core = self._compiled or self._apply_core
+        inputs = (input_BTH, state_BTH, (context.cos_BTD, context.sin_BTD), context.visibility)
         if self.recompute and torch.is_grad_enabled():
-            return checkpoint(self._core, input_BTH, state_BTH, context, use_reentrant=False)  # pyright: ignore[reportReturnType]
-        return self._core(input_BTH, state_BTH, context)
+            return checkpoint(core, *inputs, use_reentrant=False, preserve_rng_state=False)  # pyright: ignore[reportReturnType]
+        return core(*inputs)
 
-    def _apply_core(self, input_BTH: Tensor, state_BTH: Tensor, context: Context) -> tuple[Tensor, Tensor]:
+    def _apply_core(
+        self, input_BTH: Tensor, state_BTH: Tensor, tables: tuple[Tensor, Tensor], visibility: Visibility
+    ) -> tuple[Tensor, Tensor]:
         """One application of adapter and core: the state before it is anchored, and its RMS."""
         from_state = self.adapter.weight.chunk(2, dim=1)[1]
-        state_BTH = context.apply(self.layers, input_BTH + nn.functional.linear(state_BTH, from_state))
+        state_BTH = input_BTH + nn.functional.linear(state_BTH, from_state)
+        state_BTH = run_layers(self.layers, state_BTH, tables, visibility)
         return state_BTH, rms(state_BTH)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 from torch import distributed as dist
@@ -15,6 +16,9 @@ from par.model.looped import LoopedModel
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 """Types of the computation, by the name in ``train.precision``."""
+BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
+"""What workers talk with, by kind of device: checkpoints are coordinated on the host."""
+T = TypeVar("T")
 
 
 def device_of_this_worker() -> torch.device:
@@ -38,8 +42,7 @@ def data_mesh(precision: str = "fp32") -> DeviceMesh | None:
     if not dist.is_initialized():
         if precision == "fp32":
             return None
-        backend = {"cpu": "gloo", "cuda": "nccl"}[device]
-        dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
+        dist.init_process_group(BACKENDS[device], store=HashStore(), rank=0, world_size=1)
     if dist.get_world_size() == 1 and precision == "fp32":
         return None
     return init_device_mesh(device, (dist.get_world_size(),))
@@ -88,6 +91,15 @@ def gathered(part: nn.Module) -> Iterator[None]:
 def workers(mesh: DeviceMesh | None) -> tuple[int, int]:
     """(rank, number of workers); (0, 1) without a mesh."""
     return (0, 1) if mesh is None else (mesh.get_rank(), mesh.size())
+
+
+def agreed(value: T, mesh: DeviceMesh | None) -> T:
+    """What worker 0 has, on all workers: where each has read a file, a late one may have read another version."""
+    if mesh is None:
+        return value
+    box = [value]
+    dist.broadcast_object_list(box, src=0, group=mesh.get_group())
+    return box[0]
 
 
 def summed(values: torch.Tensor, mesh: DeviceMesh | None) -> torch.Tensor:

@@ -1,6 +1,8 @@
 """How fast the device could be, and what the process holds in memory."""
 
+import gc
 import resource
+import sys
 from functools import cache
 from time import perf_counter
 
@@ -10,22 +12,29 @@ from par.training.parallel import DTYPES
 
 SIDE = {"cpu": 1024, "cuda": 8192}
 """Rows and columns of the matrices whose product sets the peak, by kind of device."""
-REPEATS = 6
+REPEATS = 20
+OUT_OF_MEMORY = ("out of memory", "ALLOC_FAILED")
+"""What libraries beside the allocator say when a device has no memory left."""
 
 
 @cache
 def matrix_peak(device: torch.device, precision: str) -> float:
-    """FLOP/s of a bare matrix product with the threads that this process has now, the best of a few; measured once."""
-    side = SIDE[device.type]
-    factor = torch.ones(side, side, device=device, dtype=DTYPES[precision])
-    return 2 * side**3 / min(_seconds(factor) for _ in range(REPEATS))
+    """FLOP/s of bare matrix products with the threads that this process has now, measured once in a process."""
+    return product_rate(device, DTYPES[precision])
 
 
-def _seconds(factor: torch.Tensor) -> float:
-    _finish(factor.device)
+def product_rate(device: torch.device, dtype: torch.dtype, side: int | None = None) -> float:
+    """FLOP/s of the fastest of REPEATS products of two random square matrices."""
+    side = side or SIDE[device.type]
+    left, right = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
+    return 2 * side**3 / min(_seconds(left, right) for _ in range(REPEATS))
+
+
+def _seconds(left: torch.Tensor, right: torch.Tensor) -> float:
+    _finish(left.device)
     started = perf_counter()
-    torch.mm(factor, factor)
-    _finish(factor.device)
+    torch.mm(left, right)
+    _finish(left.device)
     return perf_counter() - started
 
 
@@ -34,8 +43,24 @@ def _finish(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+def lacks_memory(fault: BaseException) -> bool:
+    """Whether an exception says that the memory of a device did not suffice."""
+    if isinstance(fault, torch.OutOfMemoryError):
+        return True
+    return isinstance(fault, RuntimeError) and any(words in str(fault) for words in OUT_OF_MEMORY)
+
+
+def forget(device: torch.device) -> None:
+    """Give back what an earlier model of this process held, and measure the peak from now on."""
+    gc.collect()  # modules and hooks refer to each other
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
 def peak_memory_gib(device: torch.device) -> float:
     """The most that was in use so far: of the GPU's memory by its allocator, else of the host's by this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**30
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    unit = 2**30 if sys.platform == "darwin" else 2**20  # bytes there, KiB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit

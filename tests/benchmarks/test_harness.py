@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from benchmarks import machine
 from benchmarks.__main__ import CASES, app
 from benchmarks.harness import TOLERANCE, Case, Result, Spread, Target, Times, disagreement, store, take_times
 from benchmarks.machine import Hardware
@@ -108,13 +107,6 @@ def test_utilisation_is_the_share_of_the_peak():
     assert measured.record()["utilisation_target_met"] is False
     assert result("a").utilisation is None
     assert "utilisation" not in result("a").record()
-
-
-def test_the_peak_is_that_of_the_fastest_product(monkeypatch):
-    """Products of two 10 x 10 matrices, 2000 FLOPs each, in 4, 1 and 2 s: 2000 FLOP/s."""
-    ticks = iter([0.0, 4.0, 10.0, 11.0, 20.0, 22.0])
-    monkeypatch.setattr(machine, "device_clock", lambda: next(ticks))
-    assert machine.matmul_peak(size=10, tries=3) == 2000
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,7 @@ def iterate(
 ) -> tuple[Tensor, Tensor]:
     """Every state (R, B, T, H) of a recurrence whose core multiplies the RMS by ``gain``, and the drift."""
     recurrence = Recurrence(nn.ModuleList([Linear(gain)]), H, anchor=anchor, adapter_init="state").to(e_BTH.dtype)
-    context = Context.of(
-        torch.zeros(B, T, 2), torch.zeros(B, T, 2), Layout(T - 1, 1, torch.full((B, 1), T - 1)), "split"
-    )
+    context = Context(torch.zeros(B, T, 2), torch.zeros(B, T, 2), Layout(T - 1, 1, torch.full((B, 1), T - 1)), "split")
     real_BT = torch.ones(B, T, dtype=torch.bool) if real_BT is None else real_BT
     plan = Iterations(count=count, keep=tuple(range(1, count + 1)), window=count)
     states, drift = recurrence(e_BTH, context, real_BT, plan)

@@ -148,7 +148,7 @@ def states(model: LoopedModel, plan: Iterations) -> Tensor:
     """The kept states (K, B, T, H) before the coda."""
     batch = packed()
     hidden_BTH = model.embed(batch.ids_BT)
-    context = Context.of(*model.rotary(hidden_BTH, batch.positions_BT), batch.layout, "split")
+    context = Context(*model.rotary(hidden_BTH, batch.positions_BT), batch.layout, "split")
     return torch.stack(model.recurrence(context.apply(model.prelude, hidden_BTH), context, batch.real_BT, plan)[0])
 
 
@@ -265,9 +265,15 @@ def test_one_compiled_iteration_serves_all_lengths(parent, monkeypatch):
     model.recurrence.compile_iteration()
     plan = Iterations(count=5, keep=(3, 4, 5), window=3)
     gradients(model, packed(indices=(0, 1, 2, 3, 4)), plan)
+    with torch.no_grad():
+        model(packed(indices=(0, 1, 2, 3, 4), operations=(4, 2)), OwnIteration([4] * 3 + [2] * 3))
     with torch.compiler.set_stance("fail_on_recompile"):
         for indices, operations in [((0, 1), (4, 2)), ((0, 1, 2, 3), (3,)), ((5, 6), (1, 2, 3))]:
             batch = packed(indices=indices, operations=operations)
             found, wanted = gradients(model, batch, plan), gradients(plain, batch, plan)
             for name, gradient in wanted.items():
                 torch.testing.assert_close(found[name], gradient, atol=1e-5, rtol=1e-4, msg=name)
+            with torch.no_grad():  # branches leave
+                own = [4] * 3 + [2] * (batch.layout.branches - 3)
+                found_1BNC, wanted_1BNC = (each(batch, OwnIteration(own))[0] for each in (model, plain))
+                torch.testing.assert_close(found_1BNC, wanted_1BNC, atol=1e-5, rtol=1e-4)

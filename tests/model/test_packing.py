@@ -111,7 +111,7 @@ def test_padding_changes_nothing(model):
 
 def states(looped: LoopedModel, batch: Packed, hidden_BTH: Tensor, count: int = 3) -> Tensor:
     """The states (B, T, H) after the last iteration, from the embeddings."""
-    context = Context.of(*looped.rotary(hidden_BTH, batch.positions_BT), batch.layout, "split")
+    context = Context(*looped.rotary(hidden_BTH, batch.positions_BT), batch.layout, "split")
     plan = Iterations(count=count, keep=(count,), window=count)
     return looped.recurrence(context.apply(looped.prelude, hidden_BTH), context, batch.real_BT, plan)[0][0]
 

@@ -6,10 +6,13 @@ from statistics import fmean
 import pytest
 from rich.console import Console
 
+from par.errors import ConfigError
 from par.model.cost import seed_cost
+from par.study.records import SweepState
 from par.study.space import Space, load_space
 from par.testing import tiny_run
 from ray_jobs.cluster import Demand
+from ray_jobs.drive import Options, plans
 from ray_jobs.plan import BackbonePlan, mean_cost, plan_table
 from tests.ray_jobs.sweeps import write_space
 
@@ -73,3 +76,15 @@ def test_the_largest_run_has_to_fit():
     assert found.train_flops == pytest.approx(fmean(cost.train_flops for cost in costs))
     assert found.memory == costs[1].memory
     assert found.checkpoint_bytes == max(cost.checkpoint_bytes for cost in costs) > costs[2].checkpoint_bytes
+
+
+def test_a_kernel_for_gpus_is_refused_where_workers_get_none(tmp_path):
+    """A space that asks for FlexAttention is refused with the way out before anything starts; on GPUs it is planned."""
+    path = write_space(tmp_path / "tiny.yaml")
+    path.write_text(path.read_text().replace("fixed:\n", "fixed:\n  train.attention: flex\n"))
+    space, options = load_space(path), {"storage": "x", "address": None, "tracking_uri": None, "max_concurrent": None}
+    on_cpu = Options(**options, cpus_per_worker=1, gpus_per_worker=None)
+    with pytest.raises(ConfigError, match=r"train\.attention=flex needs a GPU.*split"):
+        plans(space, SweepState({}, ()), on_cpu, {"CPU": 2.0})
+    [plan] = plans(space, SweepState({}, ()), on_cpu, {"CPU": 2.0, "GPU": 1.0})
+    assert plan.demand.gpus_per_worker == 1

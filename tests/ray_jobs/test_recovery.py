@@ -9,16 +9,18 @@ from ray import tune
 from ray.train import WorkerGroupError
 from ray.train.v2._internal.exceptions import UserExceptionWithTraceback
 
-from par.errors import CheckpointError, ConfigError, DivergedError, FailureKind
+from par.errors import CheckpointError, ConfigError, DivergedError, FailureKind, PassTooLargeError
 from par.study.ledger import ConfigRecord, Ledger
+from par.study.records import Attempt
 from par.testing import tiny_run
 from ray_jobs import trial
 from ray_jobs.cluster import DRIVER, connected
-from ray_jobs.recovery import kind_of, smaller_pass
+from ray_jobs.recovery import kind_of, learnt_pass, smaller_pass
 from ray_jobs.ticket import Ticket
 from ray_jobs.worker import run_seed
 
 OOM = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+TOO_LARGE = PassTooLargeError("8 prompts do not fit")
 WRAPPED = UserExceptionWithTraceback(OOM, "as Ray Train brings it home")
 
 
@@ -53,12 +55,26 @@ def test_what_an_error_was_raised_for_counts():
 @pytest.mark.parametrize(("changes", "smaller"), [({}, 4), ({"micro_batch": 3}, 1), ({"workers": 2}, 2)])
 def test_a_smaller_pass_has_half_the_prompts(changes, smaller):
     """Half of what a worker takes at once, whether that is its share of the batch or set already."""
-    assert smaller_pass(tiny_run(**{f"train__{key}": value for key, value in changes.items()})) == smaller
+    run = tiny_run(**{f"train__{key}": value for key, value in changes.items()})
+    assert smaller_pass(run, WorkerGroupError("x", {0: RuntimeError("peer"), 1: TOO_LARGE})) == smaller
 
 
 def test_one_prompt_cannot_be_halved():
     """A pass of one prompt is the least: memory is lacking for another reason, and the error is shown."""
-    assert smaller_pass(tiny_run(train__micro_batch=1)) is None
+    assert smaller_pass(tiny_run(train__micro_batch=1), TOO_LARGE) is None
+
+
+@pytest.mark.parametrize("fault", [OOM, RuntimeError("x"), ConfigError("x")])
+def test_only_a_training_pass_is_made_smaller(fault):
+    """Memory that is lacking in the evaluation, or for the model itself, is not had by smaller training passes."""
+    assert smaller_pass(tiny_run(), fault) is None
+
+
+def test_what_was_learnt_is_kept():
+    """A later attempt begins with the prompts per pass that others came down to, and as configured if none had to."""
+    lives = [Attempt(1, {"micro_batch": 8, "next_micro_batch": 4}), Attempt(2, {"micro_batch": 4}), Attempt(3, {})]
+    assert learnt_pass(lives) == 4
+    assert learnt_pass(lives[1:]) is None
 
 
 def ticket(storage: Path, name: str, workers: int) -> Ticket:

@@ -1,6 +1,9 @@
 """What a worker writes of a seed."""
 
 import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -134,3 +137,41 @@ def test_a_diverged_seed_is_a_result_with_its_history(tmp_path, monkeypatch):
     assert "step 7" in result.message
     assert [row["step"] for row in rows(seed, HISTORY)] == [4, 5, 6]
     assert json.loads(json.dumps(result.to_dict()))["failure"] == "NUMERIC"
+
+
+class Stopped(Exception):
+    """Raised where a test stops an evaluation."""
+
+
+def read_prompts(seed: Ticket, stop_after: int | None = None) -> list[int]:
+    """Run the seed; the counts that its evaluation reports, until it is stopped."""
+    prompts: list[int] = []
+
+    def report(record: Mapping[str, Any]) -> None:
+        if record["phase"] == "evaluate":
+            prompts.append(record["prompts"])
+            if len(prompts) == stop_after:
+                raise Stopped
+
+    with suppress(Stopped):
+        run_seed(seed, report)
+    return prompts
+
+
+def test_an_interrupted_evaluation_is_not_begun_anew(tmp_path):
+    """A seed that died after the first batch of its evaluation reads the others, and has the same result."""
+    seed, whole = ticket(tmp_path / "a"), ticket(tmp_path / "b")
+    assert read_prompts(seed, stop_after=1) == [8]
+    assert read_prompts(seed) == [16]
+    assert read_prompts(whole) == [8, 16]
+    results = [each.ledger().read_config(each.config).results[0] for each in (seed, whole)]
+    assert results[0] == results[1]
+
+
+def test_counts_of_other_weights_are_not_kept(tmp_path):
+    """Where the last checkpoint is lost, training goes on and the whole evaluation is done again."""
+    seed = ticket(tmp_path)
+    assert read_prompts(seed, stop_after=1) == [8]
+    for commit in seed.checkpoints.glob("step_*/COMMIT.json"):
+        commit.unlink()
+    assert read_prompts(seed) == [8, 16]
