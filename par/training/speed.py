@@ -1,9 +1,11 @@
 """How fast the device could be, and what the process holds in memory."""
 
 import gc
+import re
 import resource
 import sys
 from functools import cache
+from pathlib import Path
 from time import perf_counter
 
 import torch
@@ -13,6 +15,7 @@ from par.training.parallel import DTYPES
 SIDE = {"cpu": 1024, "cuda": 8192}
 """Rows and columns of the matrices whose product sets the peak, by kind of device."""
 REPEATS = 20
+STATUS = Path("/proc/self/status")
 OUT_OF_MEMORY = ("out of memory", "ALLOC_FAILED")
 """What libraries beside the allocator say when a device has no memory left."""
 
@@ -62,5 +65,7 @@ def peak_memory_gib(device: torch.device) -> float:
     """The most that was in use so far: of the GPU's memory by its allocator, else of the host's by this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**30
+    if STATUS.exists():  # the usage below begins with the peak of the process that started this one
+        return int(re.findall(r"VmHWM:\s+(\d+) kB", STATUS.read_text())[0]) / 2**20
     unit = 2**30 if sys.platform == "darwin" else 2**20  # bytes there, KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
