@@ -59,7 +59,7 @@ def shard(model: LoopedModel, mesh: DeviceMesh | None, precision: str = "fp32") 
     policy = MixedPrecisionPolicy(param_dtype=DTYPES[precision], reduce_dtype=torch.float32)
     fully_shard([model.embed, model.head], mesh=mesh, mp_policy=policy)
     for unit in (*model.prelude, model.recurrence, *model.coda.layers, model.coda.answer, model):
-        fully_shard(unit, mesh=mesh, mp_policy=policy)
+        fully_shard(unit, mesh=mesh, mp_policy=policy, reshard_after_forward=True)  # the root, too, after a reading
 
 
 @contextmanager

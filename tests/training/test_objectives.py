@@ -1,5 +1,7 @@
 """What each iteration must answer, and what a wrong answer costs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -85,6 +87,7 @@ def targets(*, halting: bool) -> Targets:
     return Targets(
         torch.from_numpy(rng.integers(C, size=(K, B, N))),
         torch.from_numpy(rng.random((K, B, N))).float(),
+        torch.zeros(K, B, N),
         torch.from_numpy(rng.integers(2, size=(K, B, N))),
         torch.from_numpy(rng.random((K, B, N)) * halting).float(),
     )
@@ -128,7 +131,7 @@ def test_a_confident_answer_costs_nothing():
     """Right answers with a margin of 60 cost 0 nats, wrong ones 60 each, as the weights add up to 1."""
     answers_KBN = torch.zeros(K, B, N, dtype=torch.long)
     even = torch.full((K, B, N), 1 / (K * B * N))
-    asked = Targets(answers_KBN, even, answers_KBN, 0 * even)
+    asked = Targets(answers_KBN, even, 0 * even, answers_KBN, 0 * even)
     logits = torch.zeros(K, B, N, C)
     logits[..., 0] = 60
     assert weighted_loss(logits, asked, halting_weight=0).item() == pytest.approx(0, abs=1e-6)
@@ -139,17 +142,17 @@ def test_halting_and_answers_share_no_softmax():
     """The answer's loss does not move with the Yes and No logits, nor the halting loss with the candidates'."""
     asked = targets(halting=True)
     logits = torch.randn(K, B, N, C + 2, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    only_answers = Targets(asked.answers_KBN, asked.weights_KBN, asked.halt_KBN, 0 * asked.halt_weights_KBN)
+    only_answers = replace(asked, halt_weights_KBN=0 * asked.halt_weights_KBN)
     (grad,) = torch.autograd.grad(weighted_loss(logits, only_answers, halting_weight=0.5), logits)
     assert not grad[..., C:].any()
-    only_halting = Targets(asked.answers_KBN, 0 * asked.weights_KBN, asked.halt_KBN, asked.halt_weights_KBN)
+    only_halting = replace(asked, weights_KBN=0 * asked.weights_KBN)
     (grad,) = torch.autograd.grad(weighted_loss(logits, only_halting, halting_weight=0.5), logits)
     assert not grad[..., :C].any()
 
 
 def test_yes_is_the_candidate_before_no():
     """Where the target is Yes, the loss falls with the logit of the last candidate but one and rises with the last."""
-    complete = Targets(*(torch.tensor([[[value]]]) for value in (0, 0.0, 1, 1.0)))
+    complete = Targets(*(torch.tensor([[[value]]]) for value in (0, 0.0, 0.0, 1, 1.0)))
     logits = torch.zeros(1, 1, 1, 4).requires_grad_()
     weighted_loss(logits, complete, halting_weight=1.0).backward()
     assert logits.grad.flatten().tolist() == [0, 0, -0.5, 0.5]
