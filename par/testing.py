@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -70,3 +71,5 @@ def _member(rank: int, size: int, port: int, function: Callable[..., None], args
         function(rank, *args)
     finally:
         dist.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(0)  # a thread of gloo that lets go of a tensor while Python shuts down would abort the process
