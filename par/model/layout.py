@@ -64,22 +64,22 @@ class Layout:
         rows = chosen_BN.repeat_interleave(self.query_tokens, dim=-1)
         return torch.nn.functional.pad(rows, (self.prefix_tokens, 0), value=False)
 
-    def visible_BNT(self) -> Tensor:
-        """The same for the last token of each branch alone."""
-        (B, N), L, P = self.ends_BN.shape, self.query_tokens, self.prefix_tokens
-        device = self.ends_BN.device
-        prefix_BNP = torch.arange(P, device=device) < self.ends_BN.unsqueeze(-1)
-        own_NQ = torch.arange(N * L, device=device) // L == torch.arange(N, device=device)[:, None]
-        return torch.cat([prefix_BNP, own_NQ.expand(B, -1, -1)], dim=2)
-
     def visible_BQT(self) -> Tensor:
         """Which tokens each branch token may attend to; every one sees at least itself."""
-        (B, N), L, P = self.ends_BN.shape, self.query_tokens, self.prefix_tokens
-        device = self.ends_BN.device
-        prefix_BNP = torch.arange(P, device=device) < self.ends_BN.unsqueeze(-1)
-        rows_Q = torch.arange(N * L, device=device)
-        own_QQ = (rows_Q[:, None] // L == rows_Q // L) & (rows_Q <= rows_Q[:, None])
-        return torch.cat([prefix_BNP.repeat_interleave(L, dim=1), own_QQ.expand(B, -1, -1)], dim=2)
+        return self._visible(slice(None))
+
+    def visible_BNT(self) -> Tensor:
+        """The same for the last token of each branch alone."""
+        return self._visible(slice(self.query_tokens - 1, None, self.query_tokens))
+
+    def _visible(self, chosen: slice) -> Tensor:
+        """The rows of some branch tokens."""
+        device, L = self.ends_BN.device, self.query_tokens
+        columns_Q = torch.arange(self.branches * L, device=device)
+        rows_R = columns_Q[chosen]
+        prefix_BRP = torch.arange(self.prefix_tokens, device=device) < self.ends_BN[:, rows_R // L].unsqueeze(-1)
+        own_RQ = (rows_R[:, None] // L == columns_Q // L) & (columns_Q <= rows_R[:, None])
+        return torch.cat([prefix_BRP, own_RQ.expand(len(self.ends_BN), -1, -1)], dim=2)
 
     def sees(self, b: Tensor, query: Tensor, key: Tensor) -> Tensor:
         """The same rule for one pair of tokens, the prefix included, as FlexAttention asks for it."""

@@ -21,6 +21,7 @@ from par.metrics import SCORES
 from par.model.backbones import BACKBONES
 from par.study.domains import Choice, FloatRange, IntRange
 from par.study.space import GRID_LIMIT, load_space
+from tests.study.spaces import located
 
 ANCHORING = """\
 question: Does anchoring widen the range of step sizes at which seeds still reach G >= 8?
@@ -39,38 +40,6 @@ sampler: tpe             # tpe | random | grid
 sampler_seed: 0
 score: extrapolation_auc # any of par.metrics.SCORES
 """
-
-
-@pytest.fixture(scope="session")
-def load(tmp_path_factory):
-    """Load a space from its text."""
-    path = tmp_path_factory.mktemp("spaces") / "space.yaml"
-
-    def load_text(text):
-        path.write_text(text)
-        return load_space(path)
-
-    return load_text
-
-
-@pytest.fixture(scope="session")
-def faults(load):
-    """The (line, message) of every fault of a text; none if it is accepted."""
-
-    def faults_of(text):
-        try:
-            load(text)
-        except SpaceError as refused:
-            return [located(row) for row in str(refused).split("\n")]
-        return []
-
-    return faults_of
-
-
-def located(row):
-    match = re.fullmatch(r".*space\.yaml:(\d+): (\S.*)", row)
-    assert match, f"not path:LINE: message: {row!r}"
-    return int(match[1]), match[2]
 
 
 def space(search="", *, fixed="", backbones="[tiny-qwen2]", rest="configurations: 4"):

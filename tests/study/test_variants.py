@@ -2,14 +2,10 @@
 
 import json
 import pickle
-import re
 
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-
-from par.errors import SpaceError
-from par.study.space import load_space
 
 ABLATION = """\
 question: What?
@@ -20,32 +16,6 @@ variants:
   no anchoring: {recurrence.anchor: none}
   fixed R: {schedule.kind: fixed, schedule.iterations: 8, objective: final_only}
 """
-
-
-@pytest.fixture(scope="session")
-def load(tmp_path_factory):
-    path = tmp_path_factory.mktemp("spaces") / "space.yaml"
-
-    def load_text(text):
-        path.write_text(text)
-        return load_space(path)
-
-    return load_text
-
-
-@pytest.fixture(scope="session")
-def faults(load):
-    """The (line, message) of every fault of a text; none if it is accepted."""
-
-    def faults_of(text):
-        try:
-            load(text)
-        except SpaceError as refused:
-            rows = [re.fullmatch(r".*space\.yaml:(\d+): (\S.*)", row) for row in str(refused).split("\n")]
-            return [(int(row[1]), row[2]) for row in rows]
-        return []
-
-    return faults_of
 
 
 def space(*variants, fixed="{}", backbones="[tiny-qwen2]", rest=()):
