@@ -13,6 +13,9 @@ from typing import Any
 import psutil
 import torch
 
+from par.training.parallel import device_of_this_worker
+from par.training.speed import finish
+
 LIBRARIES = ("torch", "transformers", "numpy")
 CPUINFO = Path("/proc/cpuinfo")
 
@@ -49,8 +52,7 @@ class Hardware:
 
 def device_clock() -> float:
     """Seconds, once the GPU (if there is one) has finished what it was given."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    finish(device_of_this_worker())
     return perf_counter()
 
 

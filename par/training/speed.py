@@ -34,14 +34,15 @@ def product_rate(device: torch.device, dtype: torch.dtype, side: int | None = No
 
 
 def _seconds(left: torch.Tensor, right: torch.Tensor) -> float:
-    _finish(left.device)
+    finish(left.device)
     started = perf_counter()
     torch.mm(left, right)
-    _finish(left.device)
+    finish(left.device)
     return perf_counter() - started
 
 
-def _finish(device: torch.device) -> None:
+def finish(device: torch.device) -> None:
+    """Wait until the device has done what it was given."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
