@@ -121,11 +121,12 @@ class TrainConfig(Part):
 
 
 class OptimConfig(Part):
-    """AdamW, and Muon for the matrices of prelude, core and coda if asked for."""
+    """AdamW, and Muon for the adapter and the matrices of prelude, core and coda if asked for."""
 
     matrices: Literal["adamw", "muon"] = "adamw"
     lr: Positive = 2e-5
     adapter_lr: Positive = 1e-4
+    """Of the adapter, under whichever of the two has the matrices."""
     muon_lr: Positive = 4e-3
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     warmup_steps: Annotated[int, Field(ge=0)] = 200

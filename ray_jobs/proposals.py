@@ -163,7 +163,7 @@ class LedgerSearch(Searcher):
         """Whether every wanted seed has a result."""
         state = self.ledger.read()
         return isinstance(
-            next_run(state, configurations=self._totals(state), seeds=self.space.seeds, running=()), Finished
+            next_run(state, configurations=self._totals(state), seeds=self.space.seed_numbers, running=()), Finished
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class LedgerSearch(Searcher):
 
     def _decide(self, state: SweepState) -> RunSeed | NewConfiguration | Wait | Finished:
         taken = {*self.running.values(), *self.given_up}
-        return next_run(state, configurations=self._totals(state), seeds=self.space.seeds, running=taken)
+        return next_run(state, configurations=self._totals(state), seeds=self.space.seed_numbers, running=taken)
 
     def _totals(self, state: SweepState) -> dict[str, int]:
         """Configurations of each backbone, those of an exhausted space being what is there."""
@@ -199,7 +199,7 @@ class LedgerSearch(Searcher):
 
     def _judge(self, config: ConfigState) -> None:
         """Write the verdict once all seeds have a result, and tell the study."""
-        if verdict_due(config, self.space.seeds):
+        if verdict_due(config, self.space.seed_numbers):
             verdict = judge(config, self.space)
             self.ledger.give_verdict(config.id, verdict)
             self.studies[config.record.backbone].tell(config.id, verdict.score)
@@ -207,12 +207,12 @@ class LedgerSearch(Searcher):
 
 def judge(config: ConfigState, space: Space) -> Verdict:
     """The score of a configuration over its seeds, failures counted as 0, and the aggregates beside it."""
-    results = [config.results[seed] for seed in range(space.seeds)]
+    results = [config.results[seed] for seed in space.seed_numbers]
     factors = [result.score(m.G.name) for result in results]
     over_seeds, success = summary(factors), success_rate(factors, SUCCESS)
     return Verdict(
         score=lower_bound([result.score(space.score) for result in results]),
-        seeds=tuple(range(space.seeds)),
+        seeds=tuple(space.seed_numbers),
         metrics={
             m.G_MEAN.name: over_seeds.mean,
             m.G_MIN.name: over_seeds.worst,

@@ -74,8 +74,9 @@ def memory(run: RunConfig) -> Memory:
 def optimizer_bytes(run: RunConfig) -> int:
     """State of the optimizers of all workers together."""
     backbone = BACKBONES[run.backbone]
-    matrices = backbone.layers * layer_entries(backbone) if run.optim.matrices == "muon" else 0
-    return MUON * matrices + ADAMW * (parameters(run) - matrices)
+    matrices = backbone.layers * layer_entries(backbone) + adapter_entries(backbone)
+    with_muon = matrices if run.optim.matrices == "muon" else 0
+    return MUON * with_muon + ADAMW * (parameters(run) - with_muon)
 
 
 def _gathered(run: RunConfig) -> int:

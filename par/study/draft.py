@@ -10,10 +10,11 @@ from par.study.domains import Choice, Domain, read_domain
 from par.study.keys import KEYS, known_settings
 from par.study.located import Fault, Located, did_you_mean
 from par.study.variants import VARIANT, Variant, read_variants
+from par.tasks.streams import WORD
 
 FIELDS = (
     "question", "cost", "backbones", "fixed", "search", "variants", "configurations", "seeds",
-    "sampler", "sampler_seed", "score",
+    "first_seed", "sampler", "sampler_seed", "score",
 )  # fmt: skip
 SAMPLERS = ("tpe", "random", "grid")
 
@@ -36,6 +37,7 @@ class Draft:
     configurations: int | None
     """In total; None if the file does not say."""
     seeds: int
+    first_seed: int
     sampler: str
     sampler_seed: int
     score: str
@@ -72,6 +74,7 @@ def read_draft(root: Located, faults: list[Fault]) -> Draft:
         variants=variants or (Variant.none(),),
         configurations=file.number("configurations", least=1, default=None, required=sampler != "grid"),
         seeds=file.number("seeds", least=1, default=2) or 2,
+        first_seed=file.number("first_seed", least=0, most=WORD - 2**16, default=0) or 0,
         sampler=sampler,
         sampler_seed=file.number("sampler_seed", least=0, default=0) or 0,
         score=file.word("score", tuple(SCORES), EXTRAPOLATION_AUC.name),
@@ -110,13 +113,15 @@ class _File:
             self.faults.append(Fault(entry.line, f"{name}={entry.plain()!r} is not a text: {hint}"))
         return str(entry.plain())
 
-    def number(self, name: str, *, least: int, default: int | None, required: bool = False) -> int | None:
-        hint = f"write a whole number of at least {least}"
+    def number(
+        self, name: str, *, least: int, most: int | None = None, default: int | None, required: bool = False
+    ) -> int | None:
+        hint = f"write a whole number of at least {least}" + (f" and at most {most}" if most else "")
         entry = self.entry(name, hint, required=required)
         if entry is None:
             return default
         value = entry.value
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least or (most and value > most):
             self.faults.append(Fault(entry.line, f"{name}={entry.plain()!r}: {hint}"))
             return default
         return value

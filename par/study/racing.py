@@ -1,7 +1,7 @@
 """What runs next. Pure: the state of the sweep goes in, one decision comes out."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from par.study.ledger import ConfigState, SweepState
@@ -33,14 +33,14 @@ class Finished:
 
 
 def next_run(
-    state: SweepState, *, configurations: Mapping[str, int], seeds: int, running: Collection[tuple[str, int]]
+    state: SweepState, *, configurations: Mapping[str, int], seeds: Sequence[int], running: Collection[tuple[str, int]]
 ) -> RunSeed | NewConfiguration | Wait | Finished:
     """Choose what a free device does next; (configuration, seed) pairs in ``running`` are taken.
 
     Missing seeds of known configurations come first, in order of configuration number; then new configurations, until
-    every backbone has its own number of them. ``configurations`` and ``seeds`` are totals, however often the sweep is
-    resumed: lowering one drops nothing that is known, raising one adds the difference. Seeds are 0..seeds-1, the same
-    for every configuration. This is the place where promotion of configurations to more seeds will be decided.
+    every backbone has its own number of them. ``configurations`` and ``seeds`` are those of the whole sweep, however
+    often it is resumed: lowering them drops nothing that is known, raising them adds the difference. Every
+    configuration has the same seeds. This is the place where promotion of configurations to more seeds will be decided.
     """
     for run in _missing(state, seeds):
         if (run.config, run.seed) not in running:
@@ -52,14 +52,14 @@ def next_run(
     return Finished() if done.issuperset(running) else Wait()
 
 
-def verdict_due(config: ConfigState, seeds: int) -> bool:
-    """Whether seeds 0..seeds-1 all have a result, failures included, and the search has not been told yet."""
-    return config.verdict is None and config.results.keys() >= set(range(seeds))
+def verdict_due(config: ConfigState, seeds: Collection[int]) -> bool:
+    """Whether these seeds all have a result, failures included, and the search has not been told yet."""
+    return config.verdict is None and config.results.keys() >= set(seeds)
 
 
-def _missing(state: SweepState, seeds: int) -> Iterator[RunSeed]:
+def _missing(state: SweepState, seeds: Sequence[int]) -> Iterator[RunSeed]:
     for config in state.configs:
-        for seed in range(seeds):
+        for seed in seeds:
             if seed not in config.results:
                 yield RunSeed(config.id, seed)
 

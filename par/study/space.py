@@ -41,6 +41,8 @@ class Space:
     """Proposals in total, over all backbones."""
     seeds: int
     """Runs of each configuration."""
+    first_seed: int
+    """Of these runs; the others follow."""
     sampler: str
     """tpe, random or grid."""
     sampler_seed: int
@@ -50,6 +52,11 @@ class Space:
     """The file's name without its ending."""
     text: str
     """The file as it was read."""
+
+    @property
+    def seed_numbers(self) -> range:
+        """The seeds of each configuration."""
+        return range(self.first_seed, self.first_seed + self.seeds)
 
     def ordered(self) -> list[tuple[str, Domain]]:
         """The domains in the order of the file, but each after those that its condition names."""
@@ -80,6 +87,7 @@ class Space:
             "variants": self.variants,
             "configurations": self.configurations,
             "seeds": self.seeds,
+            "first_seed": self.first_seed,
             "sampler": self.sampler,
             "sampler_seed": self.sampler_seed,
             "score": self.score,
@@ -121,6 +129,7 @@ def parse_space(text: str, path: Path) -> Space:
         variants={variant.name: variant.settings() for variant in draft.variants if variant.name},
         configurations=configurations,
         seeds=draft.seeds,
+        first_seed=draft.first_seed,
         sampler=draft.sampler,
         sampler_seed=draft.sampler_seed,
         score=draft.score,

@@ -13,15 +13,20 @@ from par.model.looped import LoopedModel
 
 
 def build_optimizers(model: LoopedModel, cfg: OptimConfig) -> list[Optimizer]:
-    """AdamW with the adapter's own rate; with ``matrices: muon`` a Muon for the layers' matrices beside it."""
-    adapter = list(model.recurrence.adapter.parameters())
-    matrices = _matrices(model) if cfg.matrices == "muon" else []
-    special = {id(p) for p in (*adapter, *matrices)}
-    rest = [p for p in model.parameters() if id(p) not in special]
-    groups = [{"params": rest, "lr": cfg.lr}, {"params": adapter, "lr": cfg.adapter_lr}]
-    optimizers: list[Optimizer] = [AdamW(groups, weight_decay=cfg.weight_decay)]
-    if matrices:
-        optimizers.append(Muon(matrices, lr=cfg.muon_lr, weight_decay=cfg.weight_decay))
+    """AdamW; with ``matrices: muon`` a Muon for adapter and layers' matrices beside it. The adapter has its own rate.
+
+    Why the adapter goes with the matrices: docs/adr/0015.
+    """
+    adapter = {"params": list(model.recurrence.adapter.parameters()), "lr": cfg.adapter_lr}
+    matrices = {"params": _matrices(model) if cfg.matrices == "muon" else [], "lr": cfg.muon_lr}
+    special = {id(p) for group in (adapter, matrices) for p in group["params"]}
+    rest = {"params": [p for p in model.parameters() if id(p) not in special], "lr": cfg.lr}
+    optimizers: list[Optimizer]
+    if cfg.matrices == "muon":
+        muon = Muon([matrices, adapter], weight_decay=cfg.weight_decay)
+        optimizers = [AdamW([rest], weight_decay=cfg.weight_decay), muon]
+    else:
+        optimizers = [AdamW([rest, adapter], weight_decay=cfg.weight_decay)]
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["peak_lr"] = group["lr"]

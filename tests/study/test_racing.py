@@ -38,7 +38,7 @@ class Sweep:
         """Ask once and obey; say whether the sweep is finished."""
         if len(self.running) >= self.devices:
             return False
-        decision = next_run(self.state, configurations=configurations, seeds=seeds, running=self.running)
+        decision = next_run(self.state, configurations=configurations, seeds=range(seeds), running=self.running)
         match decision:
             case RunSeed(config, seed):
                 assert (config, seed) not in self.running
@@ -103,7 +103,7 @@ def test_backbones_take_turns(configurations):
     sweep = Sweep(devices=1)
     for _ in range(sum(configurations.values())):
         known = Counter(c.record.backbone for c in sweep.state.configs)
-        decision = next_run(sweep.state, configurations=configurations, seeds=0, running=())
+        decision = next_run(sweep.state, configurations=configurations, seeds=(), running=())
         assert isinstance(decision, NewConfiguration)
         short = [known[b] for b, total in configurations.items() if known[b] < total]
         assert known[decision.backbone] == min(short)
@@ -123,22 +123,35 @@ def test_the_oldest_missing_seed_runs_first(known, seeds, done):
             sweep.complete((f"{config:08x}", seed))
     missing = [(f"{c:08x}", s) for c in range(known) for s in range(seeds) if (c, s) not in done]
     for i, (config, seed) in enumerate(missing):
-        decision = next_run(sweep.state, configurations={"small": 9}, seeds=seeds, running=missing[:i])
+        decision = next_run(sweep.state, configurations={"small": 9}, seeds=range(seeds), running=missing[:i])
         assert decision == RunSeed(config, seed)
-    decision = next_run(sweep.state, configurations={"small": 9}, seeds=seeds, running=missing)
+    decision = next_run(sweep.state, configurations={"small": 9}, seeds=range(seeds), running=missing)
     assert decision == NewConfiguration("small")
+
+
+def test_seeds_are_those_that_were_asked_for():
+    """Seeds that begin at another number than 0 run, and alone decide when the search is told."""
+    sweep = Sweep(devices=1)
+    sweep.add("small")
+    for seed in (7, 8):
+        assert not verdict_due(sweep.state.configs[0], (7, 8))
+        assert next_run(sweep.state, configurations={}, seeds=(7, 8), running=()) == RunSeed("00000000", seed)
+        sweep.running.add(("00000000", seed))
+        sweep.complete(("00000000", seed))
+    assert verdict_due(sweep.state.configs[0], (7, 8))
+    assert next_run(sweep.state, configurations={}, seeds=(7, 8), running=()) == Finished()
 
 
 def test_a_run_that_is_no_longer_wanted_is_waited_for():
     """The sweep is not finished while anything runs, even a seed beyond a total that was lowered."""
     sweep = Sweep(devices=1)
-    assert next_run(sweep.state, configurations={}, seeds=1, running={("0000000a", 5)}) == Wait()
-    assert next_run(sweep.state, configurations={}, seeds=1, running=()) == Finished()
+    assert next_run(sweep.state, configurations={}, seeds=(0,), running={("0000000a", 5)}) == Wait()
+    assert next_run(sweep.state, configurations={}, seeds=(0,), running=()) == Finished()
 
 
 @given(st.sets(st.integers(0, 4)), st.integers(1, 4), st.booleans())
 def test_a_verdict_is_due_once_and_only_when_every_seed_is_done(done, seeds, told):
-    """The search is told when seeds 0..seeds-1 have results, failures included, and never a second time."""
+    """The search is told when all wanted seeds have results, failures included, and never a second time."""
     sweep = Sweep(devices=1)
     sweep.add("small")
     for seed in done:
@@ -146,5 +159,5 @@ def test_a_verdict_is_due_once_and_only_when_every_seed_is_done(done, seeds, tol
         sweep.complete(("00000000", seed), failure="NUMERIC" if seed % 2 else None)
     if told:
         sweep.objects["configs/00000000/verdict.json"] = {"score": 0.5, "seeds": [0]}
-    due = verdict_due(sweep.state.configs[0], seeds)
+    due = verdict_due(sweep.state.configs[0], range(seeds))
     assert due == (not told and all(seed in done for seed in range(seeds)))

@@ -135,7 +135,8 @@ def test_each_field_of_meaning_changes_the_fingerprint(load):
         ("[tiny-qwen2]", "[mini-qwen3]"), ("[tiny-qwen2]", "[tiny-qwen2, mini-qwen3]"), ("swap-s5", "swap-s3"),
         ("steps: 2000", "steps: 2001"), ("[1, 2, 4]", "[1, 2]"), ("[2, 8]", "[2, 9]"), ("1.0e-3]", "2.0e-3]"),
         ("{int: [2, 8]}", "{int: [2, 8], log: true}"), ("[2, 8]}", "[2, 8], when: {recurrence.anchor: none}}"),
-        ("configurations: 8", "configurations: 9"), ("seeds: 2", "seeds: 3"), ("sampler: tpe", "sampler: random"),
+        ("configurations: 8", "configurations: 9"), ("seeds: 2", "seeds: 3"), ("seeds: 2", "seeds: 2\nfirst_seed: 1"),
+        ("sampler: tpe", "sampler: random"),
         ("sampler_seed: 0", "sampler_seed: 1"), ("score: extrapolation_auc", "score: G"),
     ]  # fmt: skip
     texts = [ANCHORING, *(ANCHORING.replace(old, new) for old, new in edits)]
@@ -351,6 +352,8 @@ LR = "optim.lr: {choice: [1]}"
         (space(LR, rest="seeds: 3"), 1, ["configurations is missing"]),
         (space(LR, rest="configurations: 0"), 3, ["configurations=0", "1"]),
         (space(LR, rest="configurations: 4\nseeds: true"), 4, ["seeds=True"]),
+        (space(LR, rest="configurations: 4\nfirst_seed: -1"), 4, ["first_seed=-1"]),
+        (space(LR, rest=f"configurations: 4\nfirst_seed: {2**32}"), 4, ["first_seed=4294967296", "at most"]),
         (space(LR, rest="configurations: 4\nsampler_seed: -1"), 4, ["sampler_seed=-1", "0"]),
         (space(LR, rest="configurations: 4\nsampler: [tpe]"), 4, ["sampler"]),
         (space(LR, rest="configurations: 4\ntrain.steps: 300"), 4, ["train.steps", "fixed or search"]),
