@@ -72,6 +72,8 @@ class ScheduleConfig(Part):
     kind: Literal["forced", "hold", "fixed", "random"] = "forced"
     iterations: Annotated[float, Field(ge=1)] = 16
     """Mean R of hold, R of fixed, largest R of random; forced ignores it."""
+    distribution: Literal["heavy_tail", "uniform"] = "heavy_tail"
+    """Of the R of hold; uniform is over 1 .. 2 x mean - 1."""
     overrun: Annotated[int, Field(ge=0)] = 0
     """o: forced runs R = ceil(d/c) + U{0..o} iterations."""
 
@@ -137,9 +139,11 @@ class OptimConfig(Part):
 
 
 class StretchConfig(Part):
-    """Positions multiplied by s ~ U[1, s_max(t)], one s per step."""
+    """Positions multiplied by a factor s from [1, s_max(t)], one s per step."""
 
     enabled: bool = False
+    distribution: Literal["uniform", "log_uniform"] = "uniform"
+    """Of s; log_uniform draws factors near 1, at which a model is tested, more often."""
     s_max: Annotated[float, Field(ge=1)] = 8.0
     start: Share = 0.9
     """Share of the run after which positions stretch."""
@@ -257,6 +261,7 @@ class RunConfig(Part):
 def _disagreements(run: RunConfig) -> Iterator[str]:
     train, d = run.train, run.task.train_depth
     yield from _backbone_faults(run)
+    yield from _schedule_faults(run.schedule)
     if train.batch_size % train.workers:
         yield f"train.batch_size={train.batch_size} is not a multiple of train.workers={train.workers}"
     if train.micro_batch is not None and train.micro_batch > train.batch_size // train.workers:
@@ -269,11 +274,17 @@ def _disagreements(run: RunConfig) -> Iterator[str]:
     if run.objective == "prefix_distill" and train.branches.prefixes > 1:
         prefixes = f"train.branches.prefixes={train.branches.prefixes}"
         yield f"{prefixes} labels truncated prompts, which objective=prefix_distill does without: use 1"
-    if run.schedule.kind in ("fixed", "random") and run.schedule.iterations != int(run.schedule.iterations):
-        yield f"schedule.iterations={run.schedule.iterations} must be whole for schedule.kind={run.schedule.kind}"
     depths = run.evaluation.depths
     if depths is not None and (not depths or list(depths) != sorted(set(depths)) or depths[0] != d):
         yield f"evaluation.depths={list(depths)} must ascend from task.train_depth={d}"
+
+
+def _schedule_faults(schedule: ScheduleConfig) -> Iterator[str]:
+    kind, iterations = schedule.kind, schedule.iterations
+    if kind in ("fixed", "random") and iterations != int(iterations):
+        yield f"schedule.iterations={iterations} must be whole for schedule.kind={kind}"
+    if kind == "hold" and schedule.distribution == "uniform" and 2 * iterations % 1:
+        yield f"schedule.iterations={iterations} is no mean of a uniform R: use a multiple of 0.5"
 
 
 def _backbone_faults(run: RunConfig) -> Iterator[str]:

@@ -26,6 +26,8 @@ class Backbone:
     """Model repository or folder of pretrained weights; None starts from random weights."""
     initializer_range: float = 0.02
     """Standard deviation of random weights."""
+    embedding_std: float | None = None
+    """That of the rows of an untied random embedding; None is ``initializer_range``."""
     qk_norm_gain: float = 1.0
     """Initial gain of the query and key norms of a random-init backbone of a family that has them."""
 
@@ -52,7 +54,7 @@ BACKBONES: dict[str, Backbone] = {
         _tiny("llama"),
         Backbone(
             name="mini-qwen3", family="qwen3", layers=3, hidden=64, heads=2, kv_heads=2, head_dim=32, ffn=176,
-            rope_theta=1e3, qk_norm_gain=1.6,
+            tied=False, rope_theta=1e3, initializer_range=0.07, embedding_std=1.0, qk_norm_gain=1.6,
         ),
         _qwen25("0.5b", 24, 896, 14, 2, 4864),
         _qwen25("1.5b", 28, 1536, 12, 2, 8960),

@@ -33,6 +33,8 @@ def random_parent(backbone: Backbone, vocabulary: int, seed: int) -> PreTrainedM
         torch.manual_seed(seed)
         parent = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     with torch.no_grad():
+        if backbone.embedding_std is not None:
+            parent.get_input_embeddings().weight.mul_(backbone.embedding_std / backbone.initializer_range)
         for name, weight in parent.named_parameters():
             if name.endswith(("q_norm.weight", "k_norm.weight")):
                 weight.fill_(backbone.qk_norm_gain)

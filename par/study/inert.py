@@ -11,10 +11,12 @@ from par.study.located import Fault
 NEEDS: dict[str, tuple[str, tuple[object, ...]]] = {
     "task.position_spacing": ("task.rendering", ("compact",)),
     "schedule.iterations": ("schedule.kind", ("hold", "fixed", "random")),
+    "schedule.distribution": ("schedule.kind", ("hold",)),
     "schedule.overrun": ("schedule.kind", ("forced",)),
     "train.teacher_decay": ("objective", ("prefix_distill",)),
     "optim.muon_lr": ("optim.matrices", ("muon",)),
     "optim.decay_share": ("optim.decay", ("cosine", "linear")),
+    "stretch.distribution": ("stretch.enabled", (True,)),
     "stretch.s_max": ("stretch.enabled", (True,)),
     "stretch.start": ("stretch.enabled", (True,)),
     "stretch.ramp": ("stretch.enabled", (True,)),

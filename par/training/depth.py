@@ -38,11 +38,13 @@ def draw_depth(run: RunConfig, step: int) -> StepDepth:
 
 
 def _free_iterations(schedule: ScheduleConfig, rng: np.random.Generator) -> int:
-    """R of the schedules that do not look at d: constant, uniform, or heavy-tailed with the configured mean."""
+    """R of the schedules that do not look at d: constant, uniform up to a largest, or hold's with a configured mean."""
     if schedule.kind == "fixed":
         return int(schedule.iterations)
     if schedule.kind == "random":
         return int(rng.integers(1, int(schedule.iterations) + 1))
+    if schedule.distribution == "uniform":
+        return int(rng.integers(1, int(2 * schedule.iterations)))
     rate = (schedule.iterations - 1) * rng.lognormal(-(HOLD_SIGMA**2) / 2, HOLD_SIGMA)
     return 1 + int(rng.poisson(rate))
 

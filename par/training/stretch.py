@@ -14,5 +14,8 @@ def largest_factor(run: RunConfig, step: int) -> float:
 
 
 def draw_factor(run: RunConfig, step: int) -> float:
-    """s ~ U[1, s_max(t)], a pure function of (settings, seed, step)."""
-    return float(generator(Stream.STRETCH, run.seed, step).uniform(1.0, largest_factor(run, step)))
+    """s from [1, s_max(t)], a pure function of (settings, seed, step)."""
+    rng, largest = generator(Stream.STRETCH, run.seed, step), largest_factor(run, step)
+    if run.stretch.distribution == "log_uniform":
+        return float(largest ** rng.uniform())
+    return float(rng.uniform(1.0, largest))

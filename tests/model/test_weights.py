@@ -156,6 +156,16 @@ def test_random_weights_are_a_function_of_the_seed(family):
     assert torch.equal(drawn, torch.rand(1))
 
 
+def test_the_embedding_has_the_backbones_spread():
+    """Rows of a random embedding spread as the backbone asks for, all other matrices as its initializer does."""
+    backbone = BACKBONES["mini-qwen3"]
+    parent = random_parent(backbone, 1000, seed=0)
+    for name, weight in parent.named_parameters():
+        if weight.dim() == 2:
+            wanted = backbone.embedding_std if name.endswith("embed_tokens.weight") else backbone.initializer_range
+            assert weight.std().item() == pytest.approx(wanted, rel=0.05)
+
+
 def test_the_gain_of_the_key_norms_is_the_backbones():
     """Query and key norms of a random parent begin at the gain that the backbone asks for, all other norms at 1."""
     parent = random_parent(BACKBONES["mini-qwen3"], VOCABULARY, seed=0)

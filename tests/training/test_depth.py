@@ -66,10 +66,12 @@ def test_random_iterations_are_uniform():
     assert abs(np.corrcoef(pairs.T)[0, 1]) < 5 / np.sqrt(STEPS)
 
 
+@pytest.mark.parametrize("distribution", ["heavy_tail", "uniform"])
 @pytest.mark.parametrize("mean", [1, 2, 6.5, 16])
-def test_hold_iterations_have_the_configured_mean(mean):
+def test_hold_iterations_have_the_configured_mean(mean, distribution):
     """Over 1e5 draws R is at least 1, and its mean is the configured one within five standard errors, not one more."""
-    schedule, rng = ScheduleConfig(kind="hold", iterations=mean), np.random.default_rng(0)
+    schedule = ScheduleConfig(kind="hold", iterations=mean, distribution=distribution)
+    rng = np.random.default_rng(0)
     iterations = np.array([_free_iterations(schedule, rng) for _ in range(100_000)])
     assert iterations.min() == 1
     assert iterations.mean() == pytest.approx(mean, abs=5 * iterations.std() / np.sqrt(len(iterations)) + 1e-12)
@@ -80,6 +82,14 @@ def test_hold_iterations_are_heavy_tailed():
     schedule, rng = ScheduleConfig(kind="hold", iterations=16), np.random.default_rng(0)
     variance = np.var([_free_iterations(schedule, rng) for _ in range(100_000)])
     assert variance == pytest.approx(15 + 15**2 * (np.exp(0.25) - 1), rel=0.05)
+
+
+def test_uniform_hold_iterations_are_uniform():
+    """Every R from 1 to 2 x mean - 1 comes equally often, and no other."""
+    schedule, rng = ScheduleConfig(kind="hold", iterations=3.5, distribution="uniform"), np.random.default_rng(0)
+    counts = np.bincount([_free_iterations(schedule, rng) for _ in range(60_000)])
+    assert counts[0] == 0
+    assert counts[1:] / 60_000 == pytest.approx(np.full(6, 1 / 6), abs=0.01)
 
 
 def test_hold_keeps_its_mean_over_steps():

@@ -10,9 +10,15 @@ from par.testing import tiny_run
 from par.training.stretch import draw_factor, largest_factor
 
 
-def stretched(start: float = 0.5, ramp: float = 0.25, s_max: float = 8.0, seed: int = 0) -> RunConfig:
-    stretch = {"enabled": True, "start": start, "ramp": ramp, "s_max": s_max}
+def stretched(
+    start: float = 0.5, ramp: float = 0.25, s_max: float = 8.0, *, seed: int = 0, distribution: str = "uniform"
+) -> RunConfig:
+    stretch = {"enabled": True, "start": start, "ramp": ramp, "s_max": s_max, "distribution": distribution}
     return tiny_run(train__steps=400, seed=seed, stretch=stretch)
+
+
+def log_share(factor: float) -> float:
+    return float(np.log(factor) / np.log(8))
 
 
 def test_the_range_is_one_then_rises_linearly_then_holds():
@@ -36,10 +42,11 @@ def test_without_a_ramp_the_range_is_whole_at_once():
     ramp=st.floats(0, 0.3),
     s_max=st.floats(1, 64),
     seed=st.integers(0, 99),
+    distribution=st.sampled_from(["uniform", "log_uniform"]),
 )
-def test_a_factor_is_pure_and_inside_its_range(step, start, ramp, s_max, seed):
+def test_a_factor_is_pure_and_inside_its_range(step, start, ramp, s_max, seed, distribution):
     """Every factor is the same at every call and lies between 1 and s_max(t) <= s_max."""
-    run = stretched(start, ramp, s_max, seed=seed)
+    run = stretched(start, ramp, s_max, seed=seed, distribution=distribution)
     factor = draw_factor(run, step)
     assert factor == draw_factor(run, step)
     assert 1 <= factor <= largest_factor(run, step) * (1 + 1e-12)
@@ -50,15 +57,18 @@ def test_outside_the_stretch_the_factor_is_exactly_one():
     """Where it is off, and before its start, positions are multiplied by exactly 1."""
     off = tiny_run(train__steps=400, stretch__start=0.0)
     assert {draw_factor(off, step) for step in range(400)} == {1.0}
-    assert {draw_factor(stretched(), step) for step in range(201)} == {1.0}
+    for distribution in ("uniform", "log_uniform"):
+        assert {draw_factor(stretched(distribution=distribution), step) for step in range(201)} == {1.0}
 
 
-def test_factors_are_uniform_over_their_range():
-    """Over the steps and many seeds the factor is uniform on [1, s_max]: its mean, least and greatest say so."""
-    factors = [draw_factor(stretched(0.0, 0.0, seed=seed), step) for seed in range(10) for step in range(400)]
-    assert np.mean(factors) == pytest.approx(4.5, abs=5 * 7 / np.sqrt(12 * len(factors)))
-    assert min(factors) < 1.05
-    assert max(factors) > 7.95
+@pytest.mark.parametrize(("distribution", "scale"), [("uniform", lambda s: (s - 1) / 7), ("log_uniform", log_share)])
+def test_factors_cover_their_range(distribution, scale):
+    """Over the steps and many seeds s, or its logarithm, is uniform on [1, s_max]: mean, least and greatest say so."""
+    runs = [stretched(0.0, 0.0, seed=seed, distribution=distribution) for seed in range(10)]
+    shares = [scale(draw_factor(run, step)) for run in runs for step in range(400)]
+    assert np.mean(shares) == pytest.approx(0.5, abs=5 / np.sqrt(12 * len(shares)))
+    assert min(shares) < 0.01
+    assert max(shares) > 0.99
 
 
 def test_seeds_stretch_differently():
