@@ -1,6 +1,8 @@
 """Every metric once: its name, its unit, and which way is better."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal
 
 
@@ -51,6 +53,9 @@ DRIFT_HALF = Metric("drift_half", "rms(s_k)/rms(s_1) at k = R/2, d_train")
 DRIFT_ONCE = Metric("drift_once", "rms(s_k)/rms(s_1) at k = R, d_train")
 DRIFT_TWICE = Metric("drift_twice", "rms(s_k)/rms(s_1) at k = 2R, d_train")
 GRAD_SPIKES = Metric("grad_spikes", "records above 10 times the median", "lower")
+DIVERGED_STEP = Metric("diverged_step", "steps; of a diverged seed, the one that was not taken")
+LAST_GRAD_NORM = Metric("last_grad_norm", "largest norm before clipping, last record before the divergence")
+LAST_DRIFT = Metric("last_drift", "rms(s_R)/rms(s_1), last record before the divergence in which it is finite")
 AT_TRAIN_DEPTH = Metric("single_query_1x", "share right", "higher")
 
 SCORE = Metric("score", "lower bound over seeds", "higher")
@@ -65,3 +70,8 @@ N_FAILED = Metric("n_failed", "seeds", "lower")
 
 SCORES: dict[str, Metric] = {m.name: m for m in (EXTRAPOLATION_AUC, G, FULL_STATE_16X)}
 """What a seed can be scored by."""
+
+
+def by_name(values: Mapping[Metric, float | None]) -> dict[str, float]:
+    """The values by name, without those that are None or not finite: neither is ever recorded."""
+    return {metric.name: value for metric, value in values.items() if value is not None and isfinite(value)}

@@ -48,10 +48,10 @@ def outcome(trainer: Trainer, history: list[dict[str, Any]], kept: Path, report:
     asked = (trainer.model, parse_task(run.task.name), trainer.rendering)
     curve = _depth_curve(trainer, kept, report)
     metrics = seed_metrics(run, curve)
-    metrics[m.BATCH_DRIFT.name] = batch_drift(
+    drift_in_batch = batch_drift(
         *asked, depth=run.task.train_depth, step_size=grid["step_size"], batch_size=grid["batch_size"]
     )
-    metrics[m.EVALUATION_PROMPTS.name] = float(grid["batch_size"])
+    metrics |= m.by_name({m.BATCH_DRIFT: drift_in_batch, m.EVALUATION_PROMPTS: float(grid["batch_size"])})
     metrics |= signal_metrics(drift_profile(trainer.model, trainer.rendering, run, trainer.mesh), history)
     files = {ACCURACY: to_parquet(list(curve_rows(curve)))}
     if run.halting.mode == "learned":
@@ -118,16 +118,17 @@ def seed_metrics(run: RunConfig, curve: DepthCurve) -> dict[str, float]:
     """What is compared between seeds, by metric name."""
     d = run.task.train_depth
     found = extrapolation(curve.depths, curve.single_query, train_depth=d)
-    values: dict[Metric, float | None] = {
-        m.G: found.G,
-        m.D50: found.d50,
-        m.CENSORED: float(found.censored),
-        m.N_CROSSINGS: float(found.n_crossings),
-        m.EXTRAPOLATION_AUC: extrapolation_auc(curve.depths, curve.full_state, train_depth=d),
-        m.FULL_STATE_16X: full_state_at(curve.depths, curve.full_state, 16, d),
-        m.AT_TRAIN_DEPTH: curve.single_query[curve.depths.index(d)],
-    }
-    return {metric.name: value for metric, value in values.items() if value is not None}
+    return m.by_name(
+        {
+            m.G: found.G,
+            m.D50: found.d50,
+            m.CENSORED: float(found.censored),
+            m.N_CROSSINGS: float(found.n_crossings),
+            m.EXTRAPOLATION_AUC: extrapolation_auc(curve.depths, curve.full_state, train_depth=d),
+            m.FULL_STATE_16X: full_state_at(curve.depths, curve.full_state, 16, d),
+            m.AT_TRAIN_DEPTH: curve.single_query[curve.depths.index(d)],
+        }
+    )
 
 
 def halting_metrics(run: RunConfig, curve: HaltingCurve) -> dict[str, float]:
@@ -159,10 +160,31 @@ def threshold_metrics(run: RunConfig, traces: Traces) -> dict[str, float]:
 
 
 def signal_metrics(drifts: tuple[float, float, float], history: list[dict[str, Any]]) -> dict[str, float]:
-    """Signals of instability, by metric name."""
-    names = (m.DRIFT_HALF.name, m.DRIFT_ONCE.name, m.DRIFT_TWICE.name)
-    norms = [row[m.GRAD_NORM.name] for row in history]
-    return {**dict(zip(names, drifts, strict=True)), m.GRAD_SPIKES.name: float(spikes(norms))}
+    """Signals of instability, by metric name; a drift that is not finite is left out."""
+    half, once, twice = drifts
+    return m.by_name({m.DRIFT_HALF: half, m.DRIFT_ONCE: once, m.DRIFT_TWICE: twice, m.GRAD_SPIKES: _spikes(history)})
+
+
+def diverged_metrics(step: int, history: list[dict[str, Any]]) -> dict[str, float]:
+    """What is known of a seed that diverged at ``step``, by metric name: G = 0, and how it stood until then."""
+    return m.by_name(
+        {
+            m.G: 0.0,
+            m.DIVERGED_STEP: float(step),
+            m.GRAD_SPIKES: _spikes(history),
+            m.LAST_GRAD_NORM: _last(m.GRAD_NORM, history),
+            m.LAST_DRIFT: _last(m.DRIFT, history),
+        }
+    )
+
+
+def _spikes(history: list[dict[str, Any]]) -> float:
+    return float(spikes([row[m.GRAD_NORM.name] for row in history]))
+
+
+def _last(metric: Metric, history: list[dict[str, Any]]) -> float | None:
+    """The value in the last record that has one."""
+    return next((row[metric.name] for row in reversed(history) if metric.name in row), None)
 
 
 def to_parquet(records: list[dict[str, Any]]) -> bytes:

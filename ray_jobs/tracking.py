@@ -105,6 +105,7 @@ class Projection:
                 "par.attempts": str(len(attempts)),
                 "par.micro_batch_effective": str(attempts[-1].record.get("micro_batch")) if attempts else "",
                 "par.evaluation_set": result.evaluation_set,
+                **({"par.message": result.message} if result.message else {}),
             }
             self.client.log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
             self._set_status(run_id, "FINISHED")

@@ -7,7 +7,6 @@ from typing import Any
 from par import metrics as m
 from par.config import RunConfig
 from par.errors import DivergedError, PassTooLargeError
-from par.metrics import Metric
 from par.model.cost import step_flops
 from par.study.ledger import HISTORY, SeedResult
 from par.tasks.groups import parse_task
@@ -16,7 +15,7 @@ from par.training import checkpoint
 from par.training.loop import StepReport, Trainer
 from par.training.parallel import data_mesh, device_of_this_worker, workers
 from par.training.speed import forget, lacks_memory, matrix_peak, peak_memory_gib
-from ray_jobs.outcome import Report, accuracy_on_the_way, outcome, to_parquet
+from ray_jobs.outcome import Report, accuracy_on_the_way, diverged_metrics, outcome, to_parquet
 from ray_jobs.ticket import Ticket
 
 COUNTS = "evaluation.json"
@@ -41,7 +40,8 @@ def run_seed(ticket: Ticket, report: Report) -> SeedResult:
         files |= found.files
         result = SeedResult(metrics=found.metrics, step=trainer.step, evaluation_set=_evaluation_set(run))
     except DivergedError as fault:
-        result = SeedResult(metrics={m.G.name: 0.0}, failure=fault.kind, message=str(fault), step=trainer.step)
+        metrics = diverged_metrics(trainer.step + 1, history)
+        result = SeedResult(metrics=metrics, failure=fault.kind, message=str(fault), step=trainer.step)
     if workers(trainer.mesh)[0] == 0:
         files[HISTORY] = to_parquet(history)
         for name, data in files.items():
@@ -90,17 +90,19 @@ def _next(steps: Iterator[StepReport], recent: list[StepReport], history: list[d
 
 
 def _record(reports: list[StepReport]) -> dict[str, Any]:
-    """Averages since the last record, under the step of the last one."""
+    """Averages since the last record, under the step of the last one; without a drift that is not finite."""
     seconds = sum(r.seconds for r in reports)
-    values: dict[Metric, float] = {
-        m.LOSS: sum(r.loss for r in reports) / len(reports),
-        m.GRAD_NORM: max(r.grad_norm for r in reports),
-        m.DRIFT: sum(r.drift for r in reports) / len(reports),
-        m.ITERATIONS: sum(r.iterations for r in reports) / len(reports),
-        m.RATE_FACTOR: reports[-1].rate_factor,
-        m.STEPS_PER_S: len(reports) / seconds,
-    }
-    return {"step": reports[-1].step, **{metric.name: value for metric, value in values.items()}}
+    values = m.by_name(
+        {
+            m.LOSS: sum(r.loss for r in reports) / len(reports),
+            m.GRAD_NORM: max(r.grad_norm for r in reports),
+            m.DRIFT: sum(r.drift for r in reports) / len(reports),
+            m.ITERATIONS: sum(r.iterations for r in reports) / len(reports),
+            m.RATE_FACTOR: reports[-1].rate_factor,
+            m.STEPS_PER_S: len(reports) / seconds,
+        }
+    )
+    return {"step": reports[-1].step, **values}
 
 
 def _speed(trainer: Trainer, reports: list[StepReport], peak: float) -> dict[str, float]:

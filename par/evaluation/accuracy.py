@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
+from par.evaluation.answers import answers
 from par.evaluation.tally import Tally
 from par.model.looped import LoopedModel
 from par.model.packing import Branches, pack
@@ -106,7 +107,7 @@ def depth_curve(
     tally = begun or Tally.empty(len(depths))
     for prompts, indices in frozen_batches(sequences, batch_size, mesh, tally.prompts):
         logits_1BNC, targets_BN = reader.read(indices, reader.own_reads(step_size))
-        right_BDX = reader.by_depth(logits_1BNC[0].argmax(-1) == targets_BN)
+        right_BDX = reader.by_depth(answers(logits_1BNC[0]) == targets_BN)
         right_BDX = right_BDX[torch.from_numpy(indices < sequences).to(reader.device)]
         counts_2D = torch.stack([right_BDX.sum((0, 2)), right_BDX.all(-1).sum(0)])
         tally = tally.plus(prompts, *summed(counts_2D, mesh).tolist())

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from par.config import HaltingConfig
+from par.evaluation.answers import answers_and_p_yes
 from par.evaluation.probing import LazyHalting, kept_states
 from par.model.context import Context
 from par.model.reading import Answer, Shown, Staying
@@ -73,11 +74,12 @@ class LazyReading:
         state_BTH = self._context.layout.take(self._ring[k], first, last, rows_B)
         context = self._context.part(first, last, rows_B)
         logits_BNC = self._answer(state_BTH, context, torch.from_numpy(asked_B).to(rows_B.device))
-        logits_AC = logits_BNC.cpu().numpy()[np.searchsorted(asked_B, prompts_A), branches_A - first]
+        places_A = np.searchsorted(asked_B, prompts_A), branches_A - first
+        said_A, p_yes_A = (values_BN.cpu().numpy()[places_A] for values_BN in answers_and_p_yes(logits_BNC))
         answers_S = self._answers_KS.setdefault(k, np.zeros(len(self.read_S), dtype=np.int64))
-        answers_S[questions_A] = logits_AC[:, :-2].argmax(-1)
+        answers_S[questions_A] = said_A
         self.coda_calls += 1
-        return 1 / (1 + np.exp(logits_AC[:, -1] - logits_AC[:, -2]))
+        return p_yes_A
 
     def _staying(self, context: Context) -> Staying | None:
         """The smallest block of prompts and branches that holds all running questions, if moving them together pays."""

@@ -11,6 +11,7 @@ from torch import distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
 from par.evaluation.accuracy import Reader, frozen_batches
+from par.evaluation.answers import answers_and_p_yes
 from par.evaluation.traces import SPLITS, Traces
 from par.model.looped import LoopedModel
 from par.model.reading import AllBranches
@@ -47,8 +48,7 @@ def record_traces(
 def _questions(reader: Reader, split: Split, indices: np.ndarray, last: int, wanted_B: np.ndarray) -> Columns:
     logits_KBNC, targets_BN = reader.read(indices, AllBranches(range(1, last + 1)))
     K, _, N = logits_KBNC.shape[:3]
-    p_yes_BNK = logits_KBNC[..., -2:].softmax(-1)[..., 0].movedim(0, -1).half()
-    answer_BNK = logits_KBNC[..., :-2].argmax(-1).movedim(0, -1).to(torch.int8)
+    answer_BNK, p_yes_BNK = (values_KBN.movedim(0, -1) for values_KBN in answers_and_p_yes(logits_KBNC))
     depth_N, box_N = (
         np.repeat(reader.depths[::-1], reader.task.boxes),
         np.tile(np.arange(reader.task.boxes), len(reader.depths)),
@@ -60,8 +60,8 @@ def _questions(reader: Reader, split: Split, indices: np.ndarray, last: int, wan
         np.tile(depth_N, B),
         np.tile(box_N, B),
         targets_BN.cpu().numpy()[wanted_B].reshape(-1),
-        p_yes_BNK.cpu().numpy()[wanted_B].reshape(-1, K),
-        answer_BNK.cpu().numpy()[wanted_B].reshape(-1, K),
+        p_yes_BNK.half().cpu().numpy()[wanted_B].reshape(-1, K),
+        answer_BNK.to(torch.int8).cpu().numpy()[wanted_B].reshape(-1, K),
     ]
 
 

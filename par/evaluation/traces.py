@@ -8,7 +8,7 @@ A trace is a Parquet file with one row per question, in any order:
     box       int8                         the box that is asked for, 0 … X−1
     target    int8                         the object that is in it
     p_yes     fixed_size_list<float16>[K]  probability of Yes after iterations 1 … K
-    answer    fixed_size_list<int8>[K]     the object that is answered after iterations 1 … K
+    answer    fixed_size_list<int8>[K]     the object that is answered after iterations 1 … K, −1 for none
 
 A split holds each of its sequences at each of its depths, every time with all boxes: a share of its questions or
 prompts is the mean over its depths, too. A rule sees p_yes as recorded, rounded to float16.

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from math import isfinite
 from time import perf_counter
 from typing import Any
 
@@ -76,10 +75,9 @@ class Trainer:
         """
         while self.step < self.run.train.steps:
             started = perf_counter()
-            loss, drift = self._forward_backward()
-            grad_norm = float(clip_gradients(self.model, self.run.optim.clip))
+            loss, drift, grad_norm, finite = self._gradients()
             iterations = self.batches.depth(self.step).iterations
-            if not (isfinite(loss) and isfinite(grad_norm)):
+            if not finite:
                 raise DivergedError.at(self.step + 1, loss, grad_norm, iterations)
             factor = rate_factor(self.run.optim, self.run.train, self.step)
             self._update(factor)
@@ -89,8 +87,20 @@ class Trainer:
                 seconds=perf_counter() - started,
             )  # fmt: skip
 
-    def _forward_backward(self) -> tuple[float, float]:
-        """Accumulate the gradients of the global batch; return its loss and its mean drift."""
+    def _gradients(self) -> tuple[float, float, float, bool]:
+        """Clip the gradients of the global batch; return loss, drift, norm before that, and whether to step.
+
+        The step is taken if loss and norm are finite. Both are reduced over the workers, so that these decide alike.
+        All four leave the device in one transfer.
+        """
+        loss, drift = self._forward_backward()
+        grad_norm = clip_gradients(self.model, self.run.optim.clip)
+        finite = torch.isfinite(loss) & torch.isfinite(grad_norm)
+        on_host: tuple[float, float, float, float] = tuple(torch.stack([loss, drift, grad_norm, finite]).tolist())
+        return *on_host[:3], bool(on_host[3])
+
+    def _forward_backward(self) -> tuple[Tensor, Tensor]:
+        """Accumulate the gradients of the global batch; return its loss and its mean drift, scalars on the device."""
         rank, size = workers(self.mesh)
         micro_batches = list(self.batches.micro_batches(self.step, rank=rank, workers=size))
         totals = torch.zeros(3, device=self.device)
@@ -105,7 +115,7 @@ class Trainer:
                 (loss * size).backward()  # FSDP averages over the workers; the loss is a share of the global mean
             tokens = micro.packed.real_BT.sum()
             totals += torch.stack([loss.detach(), drift * tokens, tokens])
-        loss, drift, tokens = summed(totals, self.mesh).tolist()
+        loss, drift, tokens = summed(totals, self.mesh)
         return loss, drift / tokens
 
     def _update(self, factor: float) -> None:

@@ -94,7 +94,7 @@ def poor(limit: int, rank: int) -> Any:
 
         real = Trainer._forward_backward
 
-        def forward_backward(self: Trainer) -> tuple[float, float]:
+        def forward_backward(self: Trainer) -> tuple[torch.Tensor, torch.Tensor]:
             if self.step >= 3 and workers(self.mesh)[0] == rank and self.run.train.prompts_per_pass > limit:
                 raise torch.OutOfMemoryError(f"injected: {self.run.train.prompts_per_pass} prompts")
             return real(self)

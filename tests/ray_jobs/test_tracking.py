@@ -85,6 +85,21 @@ def test_projecting_again_changes_nothing(ledger):
     assert before[f"demo/{first}/seed-0"][2]["eval/full_state"] == [(4, 0.8), (8, 0.8), (16, 0.8)]
 
 
+def test_a_diverged_seed_says_why(ledger):
+    """Its run has the message and the step of the divergence; that of another seed has no message."""
+    first = ledger.read().configs[0].id
+    finish(
+        ledger, first, 0, SeedResult(metrics={"G": 0.0, "diverged_step": 7.0}, failure="NUMERIC", message="loss=nan")
+    )
+    finish(ledger, first, 1, SeedResult(metrics={"G": 4.0}))
+    project(ledger)
+    found = {run.data.tags["par.key"]: run.data for run in runs(Path(ledger.storage))}
+    diverged, other = (found[f"demo/{first}/seed-{seed}"] for seed in (0, 1))
+    assert (diverged.tags["par.status"], diverged.tags["par.message"]) == ("NUMERIC", "loss=nan")
+    assert diverged.metrics["diverged_step"] == 7
+    assert "par.message" not in other.tags
+
+
 def test_states_follow_the_ledger(ledger):
     """A done seed is FINISHED, a failed attempt FAILED, one that died without a word KILLED, a live one RUNNING."""
     first, second = (config.id for config in ledger.read().configs)

@@ -1,6 +1,7 @@
 """What a worker writes of a seed."""
 
 import json
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -8,16 +9,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from par.errors import DivergedError
 from par.evaluation.accuracy import DepthCurve
+from par.evaluation.answers import NO_ANSWER
 from par.evaluation.halting import HaltingCurve
 from par.evaluation.thresholds import search
 from par.evaluation.traces import Traces
 from par.study.ledger import ACCURACY, HALTING, HISTORY, TRACE, ConfigRecord, Ledger
 from par.testing import tiny_run
+from par.training import checkpoint
 from par.training.loop import StepReport, Trainer
-from ray_jobs.outcome import curve_rows, halting_metrics, seed_metrics, to_parquet
+from ray_jobs.outcome import curve_rows, diverged_metrics, halting_metrics, seed_metrics, to_parquet
 from ray_jobs.ticket import Ticket
 from ray_jobs.worker import _record, run_seed
 
@@ -123,20 +127,57 @@ def test_a_value_that_some_records_lack_is_null():
 
 
 def test_a_diverged_seed_is_a_result_with_its_history(tmp_path, monkeypatch):
-    """A seed that diverges ends with G = 0, its kind and message, and the records up to the step before."""
+    """A seed that diverges ends with G = 0, its kind, message and step, how it stood, and the records until then."""
     original = Trainer._forward_backward
 
-    def diverging(self: Trainer) -> tuple[float, float]:
+    def diverging(self: Trainer) -> tuple[torch.Tensor, torch.Tensor]:
         loss, drift = original(self)
-        return (float("nan") if self.step == 6 else loss), drift
+        return (loss * torch.nan if self.step == 6 else loss), drift
 
     monkeypatch.setattr(Trainer, "_forward_backward", diverging)
     seed = ticket(tmp_path, train__report_every=4)
     result = run_seed(seed, lambda record: None)
-    assert (result.failure, result.metrics, result.step) == (DivergedError.kind, {"G": 0.0}, 6)
+    assert (result.failure, result.step) == (DivergedError.kind, 6)
+    last = rows(seed, HISTORY)[-1]
+    assert result.metrics == {
+        "G": 0.0, "diverged_step": 7.0, "grad_spikes": 0.0,
+        "last_grad_norm": last["train/grad_norm"], "last_drift": last["train/drift"],
+    }  # fmt: skip
     assert "step 7" in result.message
     assert [row["step"] for row in rows(seed, HISTORY)] == [4, 5, 6]
     assert json.loads(json.dumps(result.to_dict()))["failure"] == "NUMERIC"
+
+
+def test_a_drift_that_is_not_finite_is_left_out():
+    """A record with an infinite drift lacks it, and of a diverged seed the last finite one is told."""
+    calm, wild = _record([report(1)]), _record([report(2), report(3, drift=math.inf, grad_norm=50.0)])
+    assert calm.keys() - wild.keys() == {"train/drift"}
+    found = diverged_metrics(4, [calm, calm, wild])
+    assert found == {"G": 0, "diverged_step": 4, "grad_spikes": 1, "last_grad_norm": 50.0, "last_drift": 2.0}
+    assert diverged_metrics(1, []) == {"G": 0, "diverged_step": 1, "grad_spikes": 0}
+
+
+@pytest.mark.parametrize("factor", [20, 1e6])
+@pytest.mark.parametrize("mode", ["forced", "learned"])
+def test_a_model_that_overflows_has_a_result(tmp_path, mode, factor):
+    """Without an anchor and with an adapter that amplifies, deep read-outs are wrong, and what is stored is finite."""
+    changes = {"halting__mode": mode, "halting__k": 1, "halting__m": 2, "halting__trace_sequences": 4}
+    seed = ticket(tmp_path, recurrence__anchor="none", **changes)
+    trained = Trainer(seed.run)
+    with torch.no_grad():
+        trained.model.recurrence.adapter.weight.mul_(factor)
+    trained.step = seed.run.train.steps
+    checkpoint.save(trained, seed.checkpoints, [])
+    result = run_seed(seed, lambda record: None)
+    assert seed.ledger().read_config(seed.config).results == {0: result}
+    assert result.failure is None
+    assert all(map(math.isfinite, result.metrics.values()))
+    assert rows(seed, ACCURACY)[-1]["single_query"] == result.metrics["full_state_16x"] == 0
+    assert ("drift_twice" in result.metrics) == (factor == 20)  # or else it overflows within 2R iterations, too
+    if mode == "learned":
+        traces = Traces.from_parquet(seed.ledger().read_bytes(seed.config, 0, TRACE))
+        assert (traces.answer_SK[:, -1] == NO_ANSWER).all()
+        assert (traces.p_yes_SK[:, -1] == 0).all()
 
 
 class Stopped(Exception):

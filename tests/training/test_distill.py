@@ -109,7 +109,7 @@ def test_the_loss_is_the_divergence_from_the_teacher():
         else:
             final = micro.targets.answers_KBN[place].unsqueeze(-1)
             terms.append(-logs_KBNC[place].gather(-1, final).mean())
-    assert loss == pytest.approx(torch.stack(terms).mean().item(), rel=1e-5)
+    assert loss.item() == pytest.approx(torch.stack(terms).mean().item(), rel=1e-5)
     assert any(term > 0.01 for term in terms[:-1])
 
 

@@ -1,15 +1,19 @@
 """The loop: the same bits from the same seed, the same gradient from any cut, and no step on numbers that are not."""
 
 import pickle
+import re
 from math import log
+from pathlib import Path
 
 import pytest
 import torch
+from torch.distributed.tensor import DTensor
 
 from par.config import RunConfig
 from par.errors import DivergedError, FailureKind
-from par.testing import tiny_run
+from par.testing import run_processes, tiny_run
 from par.training.loop import Trainer
+from par.training.parallel import data_mesh
 
 VARIANTS = {
     "text, prefixes": {"task__rendering": "text", "task__name": "s4-full", "train__branches__prefixes": 2},
@@ -29,8 +33,8 @@ def parameters(trainer: Trainer) -> dict[str, torch.Tensor]:
 def gradients(run: RunConfig, step: int) -> tuple[tuple[float, float], dict[str, torch.Tensor]]:
     trainer = Trainer(run)
     trainer.step = step
-    totals = trainer._forward_backward()
-    return totals, {name: p.grad for name, p in trainer.model.named_parameters()}
+    loss, drift = trainer._forward_backward()
+    return (loss.item(), drift.item()), {name: p.grad for name, p in trainer.model.named_parameters()}
 
 
 @pytest.mark.parametrize("micro_batch", [4, 3, 1])
@@ -109,6 +113,49 @@ def test_a_diverged_step_leaves_the_parameters_alone(value, matrices):
     torch.testing.assert_close(parameters(trainer), before, rtol=0, atol=0, equal_nan=True)
     assert not any(optimizer.state for optimizer in trainer.optimizers)
     assert trainer.step == 0
+
+
+def diverging(trainer: Trainer, *, poisoned: bool = True) -> tuple[str, bool]:
+    """Let one gradient of this worker be NaN at step 3. The message of the error; if the parameters are those before.
+
+    The loss is not touched, and of several workers each may leave its own part of the gradient alone.
+    """
+
+    def spoil(p: torch.Tensor) -> None:
+        own = p.grad.to_local() if isinstance(p.grad, DTensor) else p.grad
+        own[0, 0] = torch.nan
+
+    steps = trainer.steps()
+    assert [next(steps).step, next(steps).step] == [1, 2]
+    before = parameters(trainer)
+    if poisoned:
+        trainer.model.coda.answer.layer.mlp.down_proj.weight.register_post_accumulate_grad_hook(spoil)
+    with pytest.raises(DivergedError) as caught:
+        next(steps)
+    return str(caught.value), all(torch.equal(p, before[name]) for name, p in parameters(trainer).items())
+
+
+@pytest.mark.parametrize("matrices", ["adamw", "muon"])
+def test_a_gradient_that_is_not_finite_is_enough(matrices):
+    """With a finite loss, one NaN in one gradient ends the seed before its step moves a parameter."""
+    message, untouched = diverging(Trainer(tiny_run(optim__matrices=matrices)))
+    assert re.match(r"loss=\d\S* grad_norm=nan at step 3", message)
+    assert untouched
+
+
+def one_of_two_diverges(rank: int, out: Path) -> None:
+    found = diverging(Trainer(tiny_run(train__workers=2), data_mesh()), poisoned=rank == 1)
+    torch.save(found, out / f"{rank}.pt")
+
+
+@pytest.mark.dist
+def test_workers_diverge_together(tmp_path):
+    """A NaN in the gradient shard of one worker ends all of them at the same step, with the parameters as they were."""
+    run_processes(2, one_of_two_diverges, tmp_path)
+    (message, untouched), other = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
+    assert other == (message, untouched)
+    assert re.match(r"loss=\d\S* grad_norm=nan at step 3", message)
+    assert untouched
 
 
 def test_an_absurd_rate_diverges_with_finite_parameters():

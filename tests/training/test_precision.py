@@ -25,7 +25,7 @@ def first_step(precision: str) -> tuple[float, dict[str, torch.Tensor], set[torc
     gradients = {name: p.grad for name, p in trainer.model.named_parameters() if p.grad is not None}
     whole = {name: g.full_tensor() if isinstance(g, DTensor) else g for name, g in gradients.items()}
     assert {p.dtype for p in trainer.model.parameters()} == {torch.float32}
-    return loss, whole, seen
+    return loss.item(), whole, seen
 
 
 def record(rank: int, out: Path) -> None:
