@@ -13,11 +13,11 @@ from par.model.looped import LoopedModel
 
 
 def build_optimizers(model: LoopedModel, cfg: OptimConfig) -> list[Optimizer]:
-    """AdamW; with ``matrices: muon`` a Muon for adapter and layers' matrices beside it. The adapter has its own rate.
+    """AdamW; with ``matrices: muon`` a Muon for adapter and layers' matrices beside it. The adapter may have a rate of its own.
 
     Why the adapter goes with the matrices: docs/adr/0015.
     """
-    adapter = {"params": list(model.recurrence.adapter.parameters()), "lr": cfg.adapter_lr}
+    adapter = {"params": list(model.recurrence.adapter.parameters()), "lr": cfg.adapter_rate}
     matrices = {"params": _matrices(model) if cfg.matrices == "muon" else [], "lr": cfg.muon_lr}
     special = {id(p) for group in (adapter, matrices) for p in group["params"]}
     rest = {"params": [p for p in model.parameters() if id(p) not in special], "lr": cfg.lr}
