@@ -18,7 +18,7 @@ from par.tasks.streams import Split
 from par.training.parallel import summed
 
 PROMPTS = 32
-"""Validation prompts on which drift is measured. All workers read the same ones: a pass of a sharded model is of all."""
+"""Validation prompts on which drift is measured. Every worker reads the same: they share each pass."""
 SPIKE = 10.0
 """A gradient norm this many times the median of a run is a spike."""
 

@@ -13,7 +13,7 @@ from par.model.looped import LoopedModel
 
 
 def build_optimizers(model: LoopedModel, cfg: OptimConfig) -> list[Optimizer]:
-    """AdamW; with ``matrices: muon`` a Muon for adapter and layers' matrices beside it. The adapter may have a rate of its own.
+    """AdamW; with ``matrices: muon`` a Muon for adapter and layers' matrices beside it. The adapter has its own rate.
 
     Why the adapter goes with the matrices: docs/adr/0015.
     """

@@ -46,7 +46,7 @@ def test_the_adapter_has_its_own_rate(matrices):
 
 
 def test_by_default_the_adapters_rate_suits_its_optimizer():
-    """Without ``adapter_lr`` the adapter learns at 1e-4 under AdamW, and at the rate of the other matrices under Muon."""
+    """Without ``adapter_lr`` the adapter learns at 1e-4 under AdamW, and like other matrices under Muon."""
     model = tiny_model()
     for cfg, rate in ((OptimConfig(), 1e-4), (OptimConfig(matrices="muon", muon_lr=3e-3), 3e-3)):
         groups = [group for optimizer in build_optimizers(model, cfg) for group in optimizer.param_groups]
