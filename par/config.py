@@ -2,14 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from par.agreement import disagreements
 from par.dotted import explain, leaves, nest
 from par.errors import ConfigError
-from par.model.backbones import BACKBONES, split_layers
+from par.model.backbones import BACKBONES
 from par.tasks.groups import parse_task
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -127,8 +128,8 @@ class OptimConfig(Part):
 
     matrices: Literal["adamw", "muon"] = "adamw"
     lr: Positive = 2e-5
-    adapter_lr: Positive = 1e-4
-    """Of the adapter, under whichever of the two has the matrices."""
+    adapter_lr: Positive | None = None
+    """Of the adapter, under whichever of the two has the matrices; None is 1e-4 under AdamW, muon_lr under Muon."""
     muon_lr: Positive = 4e-3
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     warmup_steps: Annotated[int, Field(ge=0)] = 200
@@ -136,6 +137,13 @@ class OptimConfig(Part):
     decay_share: Share = 1.0
     """Final share of the run over which the rate decays to zero."""
     clip: Positive = 1.0
+
+    @property
+    def adapter_rate(self) -> float:
+        """Peak rate of the adapter: ``adapter_lr``, or what its default stands for."""
+        if self.adapter_lr is not None:
+            return self.adapter_lr
+        return self.muon_lr if self.matrices == "muon" else 1e-4
 
 
 class StretchConfig(Part):
@@ -217,7 +225,7 @@ class RunConfig(Part):
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
-        faults = list(_disagreements(self))
+        faults = list(disagreements(self))
         if faults:
             raise ValueError("; ".join(faults))
         return self
@@ -256,42 +264,3 @@ class RunConfig(Part):
     def tested_depths(self) -> tuple[int, ...]:
         """All depths that are read: those below d_train and the grid, ascending."""
         return (*self.short_grid(), *self.depth_grid())
-
-
-def _disagreements(run: RunConfig) -> Iterator[str]:
-    train, d = run.train, run.task.train_depth
-    yield from _backbone_faults(run)
-    yield from _schedule_faults(run.schedule)
-    if train.batch_size % train.workers:
-        yield f"train.batch_size={train.batch_size} is not a multiple of train.workers={train.workers}"
-    if train.micro_batch is not None and train.micro_batch > train.batch_size // train.workers:
-        share = f"train.batch_size={train.batch_size} / train.workers={train.workers}"
-        yield f"train.micro_batch={train.micro_batch} is above the prompts of a worker, {share}"
-    if run.optim.warmup_steps >= train.steps:
-        yield f"optim.warmup_steps={run.optim.warmup_steps} must be below train.steps={train.steps}"
-    if run.schedule.kind == "random" and run.objective in ("progress", "prefix_distill"):
-        yield f"schedule.kind=random has no targets for objective={run.objective}: use final_only or final_every"
-    if run.objective == "prefix_distill" and train.branches.prefixes > 1:
-        prefixes = f"train.branches.prefixes={train.branches.prefixes}"
-        yield f"{prefixes} labels truncated prompts, which objective=prefix_distill does without: use 1"
-    depths = run.evaluation.depths
-    if depths is not None and (not depths or list(depths) != sorted(set(depths)) or depths[0] != d):
-        yield f"evaluation.depths={list(depths)} must ascend from task.train_depth={d}"
-
-
-def _schedule_faults(schedule: ScheduleConfig) -> Iterator[str]:
-    kind, iterations = schedule.kind, schedule.iterations
-    if kind in ("fixed", "random") and iterations != int(iterations):
-        yield f"schedule.iterations={iterations} must be whole for schedule.kind={kind}"
-    if kind == "hold" and schedule.distribution == "uniform" and 2 * iterations % 1:
-        yield f"schedule.iterations={iterations} is no mean of a uniform R: use a multiple of 0.5"
-
-
-def _backbone_faults(run: RunConfig) -> Iterator[str]:
-    backbone = BACKBONES[run.backbone]
-    if backbone.source is not None and run.task.rendering == "compact":
-        yield f"task.rendering=compact needs a random-init backbone, {run.backbone} is pretrained: use text"
-    try:
-        split_layers(backbone.layers, run.recurrence.split)
-    except ConfigError as fault:
-        yield f"{fault} (backbone {run.backbone})"

@@ -211,6 +211,10 @@ CONTRADICTIONS = {
     "repeated": ({"evaluation.depths": (8, 16, 16)}, ["evaluation.depths=[8, 16, 16]"]),
     "no depth": ({"evaluation.depths": ()}, ["evaluation.depths=[]"]),
     "ramp": ({"stretch.start": 0.9, "stretch.ramp": 0.2}, ["stretch.start=0.9", "stretch.ramp=0.2"]),
+    "one read": (
+        {"objective": "final_only", "halting.mode": "learned"},
+        ["objective=final_only", "halting.mode=learned", "use objective=final_every"],
+    ),
     "halting": ({"halting.k": 9}, ["halting.k=9", "halting.m=8"]),
 }
 

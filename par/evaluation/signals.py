@@ -18,7 +18,7 @@ from par.tasks.streams import Split
 from par.training.parallel import summed
 
 PROMPTS = 32
-"""Validation prompts of each worker on which drift is measured."""
+"""Validation prompts on which drift is measured. Every worker reads the same: they share each pass."""
 SPIKE = 10.0
 """A gradient norm this many times the median of a run is a spike."""
 
@@ -47,7 +47,7 @@ def drift_profile(
 ) -> tuple[float, float, float]:
     """rms(s_k) / rms(s_1) before rescaling at k = R/2, R, 2R on prompts of d_train operations; R = ceil(d_train / c).
 
-    Mean over tokens and workers; k is at least 1.
+    Mean over tokens; k is at least 1. All workers read the same prompts and return the mean of their equal numbers.
     """
     R = ceil(run.task.train_depth / run.recurrence.step_size)
     reader = Reader(model, parse_task(run.task.name), rendering, (run.task.train_depth,), split=Split.VALIDATION)

@@ -31,6 +31,11 @@ class Backbone:
     qk_norm_gain: float = 1.0
     """Initial gain of the query and key norms of a random-init backbone of a family that has them."""
 
+    def __post_init__(self) -> None:
+        if self.tied and self.embedding_std is not None:
+            spread = f"embedding_std={self.embedding_std} of backbone {self.name}"
+            raise ConfigError(f"{spread} would be that of its head, too: set tied=False, or leave it at None")
+
 
 def _qwen25(size: str, layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, **more: object) -> Backbone:
     shape = {"vocabulary": 151_936, "tied": True} | more

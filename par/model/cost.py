@@ -66,7 +66,7 @@ def step_flops(run: RunConfig, step: int) -> float:
     """FLOPs of one optimizer step, all prompts of all workers; cheap once prompts of its depth have been measured."""
     depth = draw_depth(run, step)
     reads = len(answered_iterations(run, depth.iterations))
-    reads += extra_negative(run, step, depth.iterations) is not None
+    reads += extra_negative(run, step, depth) is not None
     trained = _train_prompt(run, depth.operations, depth.iterations, reads)
     return run.train.batch_size * (trained + _lesson_prompt(run, depth))
 

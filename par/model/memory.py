@@ -19,7 +19,7 @@ from par.model.sizes import (
     trained_tokens,
 )
 from par.tasks.groups import parse_task
-from par.training.depth import answered_iterations
+from par.training.depth import answered_iterations, taught_iterations
 
 FP32 = 4
 ADAMW, MUON = 2 * FP32, FP32
@@ -41,7 +41,7 @@ class Memory:
     gathered: int
     """Whole weights in the type of the computation, at most."""
     activations: int
-    """What is kept for the backward pass of one training pass, at most."""
+    """What is kept for the backward pass of one training pass, and the teacher's pass beside it, at most."""
     evaluation: int
     """Activations of one pass of the evaluation, at most."""
 
@@ -58,7 +58,7 @@ class Memory:
 
 def memory(run: RunConfig) -> Memory:
     """What each worker needs for one seed."""
-    entries, train = parameters(run), run.train
+    entries, train, d_train = parameters(run), run.train, run.task.train_depth
     one_pass = train.prompts_per_pass * train.workers == train.batch_size
     return Memory(
         parameters=ceil(FP32 * entries / train.workers),
@@ -66,7 +66,7 @@ def memory(run: RunConfig) -> Memory:
         optimizer=ceil(optimizer_bytes(run) / train.workers),
         teacher=ceil(FP32 * entries / train.workers) if run.objective == "prefix_distill" else 0,
         gathered=_gathered(run),
-        activations=train.prompts_per_pass * training_prompt(run, run.task.train_depth, _most_iterations(run)),
+        activations=train.prompts_per_pass * max(training_prompt(run, d_train, R) for R in _iterations(run)),
         evaluation=evaluation_prompts(run) * evaluation_prompt(run),
     )
 
@@ -96,33 +96,50 @@ def _width(run: RunConfig) -> int:
     return {"fp32": FP32, "bf16": 2}[run.train.precision]
 
 
-def _most_iterations(run: RunConfig) -> int:
-    """The largest R; of hold, whose R has no bound, one that is above the gradient window."""
-    schedule = run.schedule
+def _iterations(run: RunConfig) -> tuple[int, ...]:
+    """The R that may take most: the largest, which of hold has no bound and is above the gradient window; and that of
+    most lessons, which runs no further than the answer or the window.
+    """
+    schedule, window = run.schedule, run.recurrence.gradient_window
     if schedule.kind == "forced":
-        return ceil(run.task.train_depth / run.recurrence.step_size) + schedule.overrun
-    return run.recurrence.gradient_window + 1 if schedule.kind == "hold" else int(schedule.iterations)
+        due = ceil(run.task.train_depth / run.recurrence.step_size)
+        return due, due + schedule.overrun
+    return (window, window + 1) if schedule.kind == "hold" else (int(schedule.iterations),)
 
 
 def training_prompt(run: RunConfig, operations: int, iterations: int) -> int:
     """What one prompt of ``operations`` keeps for the backward pass of ``iterations``, at most.
 
-    The prelude, the iterations of the window, and the coda on the stacked states that are read. With checkpointing an
-    iteration keeps its own input and output alone, and is computed again when the coda's part is freed.
+    The prelude, the iterations of the window, and the coda on the stacked states that are read; beside all of this the
+    teacher reads. With checkpointing an iteration keeps its own input and output alone, and is computed again when
+    the coda's part is freed.
     """
     backbone, width, tokens = BACKBONES[run.backbone], _width(run), trained_tokens(run, operations)
     split = split_layers(backbone.layers, run.recurrence.split)
     window = min(iterations, run.recurrence.gradient_window)
-    reads = len(answered_iterations(run, iterations)) + (run.halting.mode == "learned" and iterations > window)
+    reads = len(answered_iterations(run, iterations)) + _extra_reads(run, operations, iterations)
     layer, state = _kept_by_layer(backbone, width, tokens.total), width * tokens.total * backbone.hidden
     mask, tables = width * tokens.asked * tokens.total, 2 * width * tokens.total * backbone.head_dim
     ends = split.prelude * layer + state + mask + tables
     boundaries = window * tokens.total * backbone.hidden * (width + FP32)
     coda = (split.coda - 1) * layer + (mask if split.coda > 1 else 0) + tables
-    coda = reads * (coda + _kept_by_answer_layer(backbone, width, tokens))
+    coda = reads * (coda + _kept_by_answer_layer(backbone, width, tokens)) + _lesson_prompt(run, operations, iterations)
     if run.train.activation_checkpointing:
         return ends + boundaries + max(split.core * layer, coda)
     return ends + boundaries + window * split.core * layer + coda
+
+
+def _extra_reads(run: RunConfig, operations: int, iterations: int) -> int:
+    """1 where learned halting reads an iteration before the window."""
+    before = iterations > run.recurrence.gradient_window and operations > run.recurrence.step_size
+    return int(run.halting.mode == "learned" and before)
+
+
+def _lesson_prompt(run: RunConfig, operations: int, iterations: int) -> int:
+    """What the teacher's pass over one prompt holds."""
+    taught = taught_iterations(run, answered_iterations(run, iterations), operations)
+    tokens = trained_tokens(run, operations)
+    return _held_by_reading(run, tokens.of(len(taught) * tokens.branches)) if taught else 0
 
 
 def _kept_by_layer(backbone: Backbone, width: int, rows: int) -> int:
@@ -166,18 +183,27 @@ def evaluation_prompts(run: RunConfig) -> int:
 
 
 def evaluation_prompt(run: RunConfig) -> int:
-    """What one prompt of the evaluation holds, at most: without gradient only the layer that runs, and what is read.
+    """What one prompt of the evaluation holds, at most.
 
-    e, rotary tables and mask are held throughout; beside them lie the product of e, the state, a layer's input and its
-    residual, and the widest of MLP and attention. Learned halting keeps the states of a window, and what was read.
+    Learned halting keeps the states of a window, and what was read.
     """
     b, width, tokens = BACKBONES[run.backbone], _width(run), tested_tokens(run)
+    held = _held_by_reading(run, tokens)
+    if run.halting.mode == "learned":
+        last = ceil(max(run.tested_depths()) / run.recurrence.step_size) + run.halting.m
+        held += run.halting.m * width * tokens.total * b.hidden
+        held += last * FP32 * tokens.branches * (parse_task(run.task.name).boxes + 2)
+    return held
+
+
+def _held_by_reading(run: RunConfig, tokens: Tokens) -> int:
+    """What a pass without gradient over one prompt holds, at most: only the layer that runs, and what is read.
+
+    e, rotary tables and mask are held throughout; beside them lie the product of e, the state, a layer's input and its
+    residual, and the widest of MLP and attention.
+    """
+    b, width = BACKBONES[run.backbone], _width(run)
     queries, keys = b.heads * b.head_dim, b.kv_heads * b.head_dim
     held = width * tokens.total * (b.hidden + 2 * b.head_dim + tokens.asked)
     widest = width * tokens.total * max(5 * b.hidden + 3 * b.ffn, 4 * b.hidden + 5 * queries + 2 * keys)
-    answers = width * tokens.branches * b.hidden
-    if run.halting.mode == "learned":
-        last = ceil(max(run.tested_depths()) / run.recurrence.step_size) + run.halting.m
-        answers += run.halting.m * width * tokens.total * b.hidden
-        answers += last * FP32 * tokens.branches * (parse_task(run.task.name).boxes + 2)
-    return held + widest + answers
+    return held + widest + width * tokens.branches * b.hidden

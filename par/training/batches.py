@@ -54,7 +54,7 @@ class Batches:
         share = self.run.train.batch_size // workers
         size = self.run.train.prompts_per_pass
         answered = answered_iterations(self.run, depth.iterations)
-        extra = extra_negative(self.run, step, depth.iterations)
+        extra = extra_negative(self.run, step, depth)
         kept = answered if extra is None else (extra, *answered)
         halt_KBN, halt_weights_KBN = halting_targets(self.run, kept, branches.operations_BN)
         weights_K = np.isin(kept, answered) / (len(answered) * branches.operations_BN.size)

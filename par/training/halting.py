@@ -1,17 +1,24 @@
 """Targets of learned halting: Yes once the computation is complete, both classes with equal weight."""
 
+from math import ceil
+
 import numpy as np
 
 from par.config import RunConfig
 from par.training.chance import Stream, generator
+from par.training.depth import StepDepth, draw_lengths
 
 
-def extra_negative(run: RunConfig, step: int, iterations: int) -> int | None:
-    """One iteration before the gradient window that is read, too: mostly a further No. None where none is before it."""
-    before = iterations - run.recurrence.gradient_window
-    if run.halting.mode == "forced" or before < 1:
+def extra_negative(run: RunConfig, step: int, depth: StepDepth) -> int | None:
+    """One iteration before the gradient window that is read, too: a further No. None where there is none to be had.
+
+    It is before the completion of the deepest branch of the batch; of several prefixes shorter ones may be at Yes.
+    """
+    if run.halting.mode == "forced":
         return None
-    return int(generator(Stream.HALTING, run.seed, step).integers(1, before + 1))
+    incomplete = ceil(int(draw_lengths(run, step, depth).max()) / run.recurrence.step_size) - 1
+    last = min(depth.iterations - run.recurrence.gradient_window, incomplete)
+    return int(generator(Stream.HALTING, run.seed, step).integers(1, last + 1)) if last >= 1 else None
 
 
 def halting_targets(run: RunConfig, kept: tuple[int, ...], lengths_BN: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

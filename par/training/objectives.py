@@ -23,7 +23,7 @@ class Targets:
     halt_KBN: Tensor
     """1 where the computation is complete (Yes), else 0 (No)."""
     halt_weights_KBN: Tensor
-    """All zero where halting is not learned."""
+    """Those of Yes and those of No add up to 1/2 each. Nobody looks at them where halting is not learned."""
 
     def to(self, device: torch.device) -> Self:
         """The same tensors on a device."""

@@ -17,7 +17,7 @@ def build_optimizers(model: LoopedModel, cfg: OptimConfig) -> list[Optimizer]:
 
     Why the adapter goes with the matrices: docs/adr/0015.
     """
-    adapter = {"params": list(model.recurrence.adapter.parameters()), "lr": cfg.adapter_lr}
+    adapter = {"params": list(model.recurrence.adapter.parameters()), "lr": cfg.adapter_rate}
     matrices = {"params": _matrices(model) if cfg.matrices == "muon" else [], "lr": cfg.muon_lr}
     special = {id(p) for group in (adapter, matrices) for p in group["params"]}
     rest = {"params": [p for p in model.parameters() if id(p) not in special], "lr": cfg.lr}

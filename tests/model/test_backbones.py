@@ -1,5 +1,7 @@
 """Where a decoder is cut, and which decoders are refused."""
 
+from dataclasses import replace
+
 import pytest
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -35,6 +37,13 @@ def test_a_split_with_an_empty_part_is_refused(layers, wanted):
     shown = "0/2/0" if wanted is None else "/".join(map(str, wanted))
     with pytest.raises(ConfigError, match=rf"recurrence\.split={shown} must .* add up to {layers} layers"):
         split_layers(layers, wanted)
+
+
+def test_an_embedding_with_a_spread_of_its_own_is_untied():
+    """A tied matrix is embedding and head in one, so it has no spread that is the embedding's alone."""
+    assert replace(BACKBONES["tiny-qwen2-untied"], embedding_std=1.0).embedding_std == 1
+    with pytest.raises(ConfigError, match=r"embedding_std=1\.0 of backbone tiny-qwen2 .* tied=False"):
+        replace(BACKBONES["tiny-qwen2"], embedding_std=1.0)
 
 
 def test_names_and_shapes_agree():

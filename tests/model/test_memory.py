@@ -13,9 +13,11 @@ from par.evaluation.accuracy import depth_curve
 from par.evaluation.halting import halting_curve
 from par.model.backbones import BACKBONES
 from par.model.build import build_model, build_rendering
+from par.model.cost import seed_cost
 from par.model.memory import evaluation_prompt, evaluation_prompts, memory, training_prompt
 from par.tasks.groups import parse_task
 from par.testing import tiny_run
+from par.training import checkpoint
 from par.training.batches import MicroBatch
 from par.training.depth import draw_depth
 from par.training.loop import Trainer
@@ -29,6 +31,13 @@ SETTINGS = {
     "many branches": {"train__branches__prefixes": 6},
     "small batch": {"train__batch_size": 2},
     "last only": {"objective": "final_only"},
+    "label-free": {"objective": "prefix_distill"},
+    "label-free, wide window": {
+        "objective": "prefix_distill",
+        "recurrence__gradient_window": 6,
+        "backbone": "nine-layers",
+    },
+    "label-free, forced": {"objective": "prefix_distill", "schedule__kind": "forced", "schedule__overrun": 2},
     "learned halting": {"halting__mode": "learned", "recurrence__anchor": "none", "train__query_reset": 0.5},
     "text": {"task__rendering": "text"},
     "queries share keys": {"backbone": "nine-layers"},
@@ -52,9 +61,10 @@ def fixed_run(**changes) -> RunConfig:
 
 
 def deepest(trainer: Trainer) -> MicroBatch:
-    """The batch of a step whose prompts are as deep as any."""
-    step = next(s for s in range(trainer.run.train.steps) if draw_depth(trainer.run, s).operations == DEPTH)
-    return next(trainer.batches.micro_batches(step))
+    """The batch of a step whose prompts are as deep as any, and of these one of fewest iterations: most is taught."""
+    depths = {step: draw_depth(trainer.run, step) for step in range(100)}
+    as_deep = [step for step in depths if depths[step].operations == DEPTH]
+    return next(trainer.batches.micro_batches(min(as_deep, key=lambda step: depths[step].iterations)))
 
 
 class Saved:
@@ -85,6 +95,13 @@ def kept_bytes(run: RunConfig) -> int:
     return sum(sizes.values())
 
 
+def lesson_bytes(run: RunConfig) -> int:
+    """The most that the teacher's pass over the deepest prompts holds; 0 without a teacher."""
+    trainer = Trainer(run)
+    batch = deepest(trainer)
+    return peak_bytes(lambda: trainer._teach(batch)) if trainer.teacher else 0
+
+
 def peak_bytes(work) -> int:
     """The most that ``work`` had allocated at once."""
     with profile(profile_memory=True) as recorded:
@@ -99,9 +116,28 @@ def peak_bytes(work) -> int:
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_activations_are_those_kept(settings):
-    """The estimate is within 25 % of what the forward pass keeps, whatever R, window, branches, batch and backbone."""
+    """The estimate is within 25 % of what the forward pass keeps, whatever R, window, branches, batch and backbone.
+
+    Beside it lies what the teacher's pass holds.
+    """
     run = fixed_run(**SETTINGS[settings])
-    assert memory(run).activations == pytest.approx(kept_bytes(run), rel=0.25)
+    assert memory(run).activations == pytest.approx(kept_bytes(run) + lesson_bytes(run), rel=0.25)
+
+
+@pytest.mark.parametrize("settings", [name for name in SETTINGS if name.startswith("label-free")])
+def test_the_teachers_pass_is_in_the_estimate(settings):
+    """A teacher adds within 25 % of what its pass holds, and nothing where nothing is left to teach."""
+    run = fixed_run(**SETTINGS[settings])
+    assert memory(run).activations - memory(without_teacher(run)).activations == pytest.approx(
+        lesson_bytes(run), rel=0.25
+    )
+    late = fixed_run(**SETTINGS[settings] | {"schedule__kind": "fixed", "schedule__iterations": 40})
+    assert memory(late).activations == memory(without_teacher(late)).activations
+    assert memory(late).teacher > 0 == lesson_bytes(late)
+
+
+def without_teacher(run: RunConfig) -> RunConfig:
+    return run.model_copy(update={"objective": "final_every"})
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
@@ -113,7 +149,13 @@ def test_checkpointing_peaks_as_estimated(settings):
     batch = deepest(trainer)
     for parameter in trainer.model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    peak = peak_bytes(lambda: trainer.model(batch.packed, batch.plan)[0].sum().backward())
+
+    def both_passes() -> None:
+        logits, _ = trainer.model(batch.packed, batch.plan)
+        trainer._teach(batch)
+        logits.sum().backward()
+
+    peak = peak_bytes(both_passes)
     assert memory(run).activations == pytest.approx(peak, rel=0.25)
     assert memory(run).activations <= memory(fixed_run(**SETTINGS[settings])).activations
 
@@ -175,6 +217,18 @@ def test_optimizer_state_is_what_the_optimizers_hold(matrices):
     found = memory(run)
     assert found.optimizer == held
     assert found.parameters == found.gradients == weights
+
+
+@pytest.mark.parametrize("matrices", ["adamw", "muon"])
+def test_the_teacher_is_counted(matrices):
+    """Its bytes are those of all its matrices, in the state of a worker and in the tensors of a checkpoint."""
+    run = tiny_run(optim__matrices=matrices, objective="prefix_distill")
+    trainer, found = Trainer(run), memory(run)
+    next(trainer.steps())
+    assert found.teacher == sum(p.nbytes for p in trainer.teacher.model.parameters() if p.dim() == 2)
+    assert found.state - memory(without_teacher(run)).state == found.teacher
+    saved = sum(tensor.nbytes for _, tensor in checkpoint._state(trainer) if tensor.dim() == 2)
+    assert seed_cost(run).checkpoint_bytes == saved
 
 
 def test_workers_share_the_state():

@@ -93,6 +93,17 @@ def test_each_configuration_is_told_once(tmp_path):
             assert {trial.state.name for trial in study.study.trials} == {"COMPLETE"}
 
 
+def test_the_first_seed_is_where_a_configuration_begins(tmp_path):
+    """With ``first_seed: 10`` two seeds are 10 and 11: they run, they end the search, and the verdict is theirs."""
+    space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 2\nfirst_seed: 10\n")
+    searcher = search(space, ledger)
+    assert [seed for _, seed in run_to_end(searcher, ledger, at_most=3)] == [10, 11, 10]
+    assert not searcher.complete()
+    assert [seed for _, seed in run_to_end(searcher, ledger)] == [11]
+    assert searcher.complete()
+    assert [config.verdict.seeds for config in ledger.read().configs] == [(10, 11), (10, 11)]
+
+
 def test_open_configuration_keeps_its_parameters(tmp_path):
     """A configuration whose seeds were interrupted is a running trial with its own parameters after a rebuild."""
     space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 2\n")

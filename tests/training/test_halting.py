@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from par.tasks.groups import parse_task
 from par.testing import tiny_run
 from par.training.batches import Batches
+from par.training.depth import StepDepth
 from par.training.halting import extra_negative, halting_targets
 from par.training.loop import Trainer
 
@@ -36,22 +37,54 @@ def learned(**changes):
     return tiny_run(halting__mode="learned", task__train_depth=9, recurrence__gradient_window=3, **changes)
 
 
+def deep(iterations, operations=9):
+    return StepDepth(operations, iterations, one_depth=True)
+
+
 def test_the_extra_negative_lies_before_the_window():
     """It is one of the iterations 1 .. R - w, each as likely as another, and a function of seed and step."""
     run = learned()
-    drawn = [extra_negative(run, step, 8) for step in range(2000)]
-    assert drawn == [extra_negative(run, step, 8) for step in range(2000)]
+    drawn = [extra_negative(run, step, deep(8)) for step in range(2000)]
+    assert drawn == [extra_negative(run, step, deep(8)) for step in range(2000)]
     shares = np.bincount(drawn, minlength=6)[1:] / 2000
     assert len(shares) == 5
     assert np.abs(shares - 0.2).max() < 5 * np.sqrt(0.2 * 0.8 / 2000)
-    assert drawn != [extra_negative(learned(seed=1), step, 8) for step in range(2000)]
+    assert drawn != [extra_negative(learned(seed=1), step, deep(8)) for step in range(2000)]
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 3])
 def test_without_iterations_before_the_window_there_is_no_extra(iterations):
     """A window that covers all iterations leaves no extra negative, and nor does halting that is not learned."""
-    assert extra_negative(learned(), 0, iterations) is None
-    assert extra_negative(tiny_run(recurrence__gradient_window=3), 0, 9) is None
+    assert extra_negative(learned(), 0, deep(iterations)) is None
+    assert extra_negative(tiny_run(recurrence__gradient_window=3), 0, deep(9)) is None
+
+
+@pytest.mark.parametrize(("operations", "step_size", "short"), [(5, 1, 4), (2, 1, 1), (7, 3, 2), (6, 3, 1), (9, 1, 6)])
+def test_the_extra_negative_is_a_no(operations, step_size, short):
+    """It is an iteration k with c k < d, up to the last of these: however long the state is held, never a Yes."""
+    run = learned(recurrence__step_size=step_size)
+    drawn = {extra_negative(run, step, deep(9, operations)) for step in range(200)}
+    assert drawn == set(range(1, short + 1))
+
+
+@pytest.mark.parametrize(("operations", "step_size"), [(1, 1), (2, 3), (3, 3)])
+def test_where_one_iteration_completes_there_is_no_extra(operations, step_size):
+    """With c >= d every iteration is at Yes: none is read beside the window."""
+    assert extra_negative(learned(recurrence__step_size=step_size), 0, deep(9, operations)) is None
+
+
+def test_with_several_prefixes_the_deepest_branch_is_at_no():
+    """The extra iteration is short of the longest prefix that the batch draws, though others may be complete."""
+    run = learned(
+        schedule__kind="hold", schedule__iterations=9, train__branches__prefixes=2, train__batch_size=2,
+    )  # fmt: skip
+    stream, seen = batches(run), []
+    for step in range(60):
+        (micro,) = stream.micro_batches(step)
+        if micro.plan.keep[0] + 3 <= micro.plan.count:
+            assert not micro.targets.halt_KBN[0].all()
+            seen.append(bool(micro.targets.halt_KBN[0].any()))
+    assert {*seen} == {True, False}
 
 
 def batches(run):
@@ -59,15 +92,18 @@ def batches(run):
 
 
 def test_the_extra_negative_is_read_but_has_no_answer():
-    """It is kept beside the window, weighs nothing as an answer, and is a No as long as c k is short of the depth."""
+    """It is kept beside the window, weighs nothing as an answer, and is a No; only a depth of 1 has none."""
     run = learned(schedule__kind="fixed", schedule__iterations=6)
     for step in range(8):
         (micro,) = batches(run).micro_batches(step)
-        extra = extra_negative(run, step, 6)
+        extra = extra_negative(run, step, batches(run).depth(step))
+        if batches(run).depth(step).operations == 1:
+            assert micro.plan.keep == (4, 5, 6)
+            continue
         assert micro.plan.keep == (extra, 4, 5, 6)
         assert not micro.targets.weights_KBN[0].any()
         assert micro.targets.weights_KBN[1:].sum() == pytest.approx(1)
-        assert (micro.targets.halt_KBN[0] == (extra >= batches(run).depth(step).operations)).all()
+        assert not micro.targets.halt_KBN[0].any()
         assert micro.targets.halt_weights_KBN[0].all()
 
 

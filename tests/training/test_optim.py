@@ -45,6 +45,15 @@ def test_the_adapter_has_its_own_rate(matrices):
     assert [name for name, p in model.named_parameters() if rates[id(p)] == 2e-3] == ["recurrence.adapter.weight"]
 
 
+def test_by_default_the_adapters_rate_suits_its_optimizer():
+    """Without ``adapter_lr`` the adapter learns at 1e-4 under AdamW, and like other matrices under Muon."""
+    model = tiny_model()
+    for cfg, rate in ((OptimConfig(), 1e-4), (OptimConfig(matrices="muon", muon_lr=3e-3), 3e-3)):
+        groups = [group for optimizer in build_optimizers(model, cfg) for group in optimizer.param_groups]
+        [found] = [g for g in groups if any(p is model.recurrence.adapter.weight for p in g["params"])]
+        assert found["lr"] == found["peak_lr"] == rate
+
+
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_muon_moves_the_matrices_only(backbone):
     """Muon has those of prelude, core, coda and the adapter; embedding, head, norms and biases stay with AdamW."""
