@@ -5,6 +5,7 @@ Dimension letters: S = B·N questions, B prompts, N branches, T tokens, H width,
 
 import numpy as np
 import torch
+from scipy.special import expit
 from torch import Tensor
 
 from par.config import HaltingConfig
@@ -30,7 +31,9 @@ class LazyReading:
         self.answered_S = np.zeros(prompts * branches, dtype=np.int64)
         """Answers read at the iteration at which each question has halted."""
         self.read_S = np.zeros(prompts * branches, dtype=np.int64)
-        """Read-outs of each question."""
+        """Read-outs that each question has asked for."""
+        self.computed_BN = np.zeros((prompts, branches), dtype=np.int64)
+        """Read-outs that the coda has computed of each question: those asked for, and what lay between them."""
         self.coda_calls = 0
         self._ring_m = kept_states(rule)
         self._ring: dict[int, Tensor] = {}
@@ -76,8 +79,9 @@ class LazyReading:
         logits_AC = logits_BNC.cpu().numpy()[np.searchsorted(asked_B, prompts_A), branches_A - first]
         answers_S = self._answers_KS.setdefault(k, np.zeros(len(self.read_S), dtype=np.int64))
         answers_S[questions_A] = logits_AC[:, :-2].argmax(-1)
+        self.computed_BN[asked_B, first:last] += 1
         self.coda_calls += 1
-        return 1 / (1 + np.exp(logits_AC[:, -1] - logits_AC[:, -2]))
+        return expit(logits_AC[:, -2] - logits_AC[:, -1])
 
     def _staying(self, context: Context) -> Staying | None:
         """The smallest block of prompts and branches that holds all running questions, if moving them together pays."""

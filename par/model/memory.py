@@ -14,6 +14,7 @@ from par.model.sizes import (
     adapter_entries,
     layer_entries,
     parameters,
+    recorded_iterations,
     table_entries,
     tested_tokens,
     trained_tokens,
@@ -169,7 +170,7 @@ def evaluation_prompt(run: RunConfig) -> int:
     """What one prompt of the evaluation holds, at most: without gradient only the layer that runs, and what is read.
 
     e, rotary tables and mask are held throughout; beside them lie the product of e, the state, a layer's input and its
-    residual, and the widest of MLP and attention. Learned halting keeps the states of a window, and what was read.
+    residual, and the widest of MLP and attention. Learned halting keeps the states of a window, a trace what was read.
     """
     b, width, tokens = BACKBONES[run.backbone], _width(run), tested_tokens(run)
     queries, keys = b.heads * b.head_dim, b.kv_heads * b.head_dim
@@ -177,7 +178,7 @@ def evaluation_prompt(run: RunConfig) -> int:
     widest = width * tokens.total * max(5 * b.hidden + 3 * b.ffn, 4 * b.hidden + 5 * queries + 2 * keys)
     answers = width * tokens.branches * b.hidden
     if run.halting.mode == "learned":
-        last = ceil(max(run.tested_depths()) / run.recurrence.step_size) + run.halting.m
-        answers += run.halting.m * width * tokens.total * b.hidden
-        answers += last * FP32 * tokens.branches * (parse_task(run.task.name).boxes + 2)
+        window = run.halting.m * width * tokens.total * b.hidden
+        trace = recorded_iterations(run) * FP32 * tokens.branches * (parse_task(run.task.name).boxes + 2)
+        answers += max(window, trace)
     return held + widest + answers
