@@ -129,22 +129,22 @@ def test_the_best_rule_is_the_most_accurate_then_the_fastest():
 
 
 def test_a_rule_that_never_halts_is_no_good_rule():
-    """On a model that is always wrong the best rule halts most, then earliest; where none halts there is no mean."""
-    choices = ranking(
-        scripted([[0.1, 0.1, 0.6], [0.1, 0.3, 0.3]], [[0, 0, 0]] * 2), Grid.every((0.2, 0.5, 0.9), 1), top=3
-    )
+    """On a model that is always wrong the best rule is the one that halts most; where none halts there is no mean."""
+    wrong = scripted([[0.6, 0.1, 0.1], [0.1, 0.1, 0.3]], [[0, 0, 0]] * 2)
+    choices = ranking(wrong, Grid.every((0.2, 0.5, 0.9), 1), top=3)
     assert [c.rule.tau for c in choices] == [0.2, 0.5, 0.9]
-    assert [(c.test.not_halted, c.test.mean_iterations) for c in choices] == [(0, 2.5), (0.5, 3), (1, None)]
+    assert [(c.test.not_halted, c.test.mean_iterations) for c in choices] == [(0, 2), (0.5, 1), (1, None)]
 
 
 def test_among_equal_full_states_the_most_right_questions_count():
-    """Two boxes of which one is right: no prompt is, but the rule that halts there goes before one that never does."""
-    traces = scripted([[0.1, 0.6, 0.1], [0.9, 0.9, 0.9]], [[0, 0, 0], [0, 0, 0]], boxes=2)
-    right_SK = ((traces.box_S == 0) & (traces.sequence_S == 0))[:, None] & np.array([False, True, False])
+    """One box of two is right, so no prompt is: the rule that halts there goes before one that halts more, and wrong."""
+    traces = scripted([[0.6, 0.9, 0.1], [0.6, 0.1, 0.1]], [[0, 0, 0]] * 2, boxes=2)
+    right_SK = (traces.box_S == 0)[:, None] & np.array([False, True, False])
     half = replace(traces, answer_SK=np.where(right_SK, 0, 1).astype(np.int8))
-    choices = ranking(half, Grid.every((0.7, 0.5), 1), top=2)
-    assert [c.rule.tau for c in choices] == [0.5, 0.7]
-    assert [(c.test.full_state, c.test.single_query) for c in choices] == [(0, 0.25), (0, 0)]
+    choices = ranking(half, Grid.every((0.5, 0.7), 1), top=2)
+    assert [c.rule.tau for c in choices] == [0.7, 0.5]
+    assert [(c.test.single_query, c.test.not_halted) for c in choices] == [(0.25, 0.5), (0, 0)]
+    assert choices[0].test.full_state == choices[1].test.full_state == 0
 
 
 def test_test_questions_choose_nothing():
