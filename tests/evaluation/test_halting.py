@@ -139,21 +139,28 @@ def test_who_has_halted_leaves(trainer):
 
 
 class Scripted(LazyReading):
-    """Yes as a script has it, everything else as the model has it; what iterates is written down."""
+    """Yes as a script has it, everything else as the model has it; what iterates and what is read is written down."""
 
     def __init__(self, p_yes_KBN: np.ndarray, rule: HaltingConfig) -> None:
         last, prompts, branches = p_yes_KBN.shape
         super().__init__(rule, last=last, prompts=prompts, branches=branches)
         self.p_yes_KS = p_yes_KBN.reshape(last, -1)
         self.shapes: list[tuple[int, int]] = []
+        self.reads: list[tuple[int, torch.Tensor, int, torch.Tensor]] = []
 
     def after(self, shown, answer):
         self.shapes.append((shown.state_BTH.shape[0], shown.context.layout.branches))
         assert shown.state_BTH.shape[1] == shown.context.layout.tokens
-        return super().after(shown, answer)
+
+        def spied(state_BTH, context, rows_B):
+            self.logits_BNC, self.rows_B = answer(state_BTH, context, rows_B), rows_B
+            return self.logits_BNC
+
+        return super().after(shown, spied)
 
     def _read_state(self, k, questions_A):
         super()._read_state(k, questions_A)
+        self.reads.append((k, self.rows_B, int((questions_A % self.branches).min()), self.logits_BNC))
         return self.p_yes_KS[k - 1, questions_A]
 
 
@@ -179,7 +186,9 @@ def test_who_is_done_leaves_and_the_others_go_on(trainer):
     logits_KBNC, _ = reader.read(np.arange(4), AllBranches(range(1, last + 1)))
     answers_KBN = logits_KBNC[..., :-2].argmax(-1)
     assert torch.equal(said_BN, answers_KBN.gather(0, halted_BN.unsqueeze(0) - 1).squeeze(0))
-    assert len(said_BN.unique()) > 1
+    for k, rows_B, first, found_BNC in reading.reads:
+        branches = slice(first, first + found_BNC.shape[1])
+        torch.testing.assert_close(found_BNC, logits_KBNC[k - 1, rows_B, branches])
 
 
 @torch.no_grad()

@@ -137,7 +137,7 @@ def test_a_rule_that_never_halts_is_no_good_rule():
 
 
 def test_among_equal_full_states_the_most_right_questions_count():
-    """One box of two is right, so no prompt is: the rule that halts there goes before one that halts more, and wrong."""
+    """No prompt is right, but a box is: the rule that halts there goes before one that halts more, and wrong."""
     traces = scripted([[0.6, 0.9, 0.1], [0.6, 0.1, 0.1]], [[0, 0, 0]] * 2, boxes=2)
     right_SK = (traces.box_S == 0)[:, None] & np.array([False, True, False])
     half = replace(traces, answer_SK=np.where(right_SK, 0, 1).astype(np.int8))
