@@ -43,7 +43,8 @@ def thresholds(
     the best ones on its test questions, by which none of them was chosen. A rule whose test figures fall far behind
     its calibration figures was found by chance.
 
-    The best rule has the highest full state; among equals it halts earliest, then has the smallest m.
+    The best rule has the highest full state; among equals the highest single query, then the fewest questions not
+    halted, then the fewest iterations, then the smallest m.
 
     full state: prompts whose boxes are all right. single query: questions answered right. not halted: questions that
     found no such R, counted as wrong. iterations: mean R of those that halted.
@@ -87,7 +88,8 @@ def _table(choices: "list[Choice]") -> Table:
 
 def _texts(figures: "Figures") -> tuple[str, ...]:
     shares = (figures.full_state, figures.single_query, figures.not_halted)
-    return (*(f"{share:.1%}" for share in shares), f"{figures.mean_iterations:.1f}")
+    iterations = "–" if figures.mean_iterations is None else f"{figures.mean_iterations:.1f}"
+    return (*(f"{share:.1%}" for share in shares), iterations)
 
 
 if __name__ == "__main__":

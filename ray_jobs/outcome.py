@@ -14,7 +14,7 @@ from par import metrics as m
 from par.config import RunConfig
 from par.evaluation.accuracy import DepthCurve, batch_drift, depth_curve
 from par.evaluation.extrapolation import extrapolation, extrapolation_auc, full_state_at
-from par.evaluation.halting import HaltingCurve, halting_curve, last_iteration
+from par.evaluation.halting import HaltingCurve, halting_curve
 from par.evaluation.recording import record_traces
 from par.evaluation.signals import drift_profile, spikes
 from par.evaluation.tally import Tally
@@ -22,6 +22,7 @@ from par.evaluation.thresholds import Grid, known_depth, score, search
 from par.evaluation.traces import Traces
 from par.metrics import Metric
 from par.model.memory import evaluation_prompts
+from par.model.sizes import recorded_iterations
 from par.study.ledger import ACCURACY, HALTING, TRACE
 from par.tasks.groups import parse_task
 from par.tasks.streams import Split
@@ -57,11 +58,8 @@ def outcome(trainer: Trainer, history: list[dict[str, Any]], kept: Path, report:
     if run.halting.mode == "learned":
         halting = halting_curve(*asked, run.halting, **grid)
         files[HALTING] = to_parquet(list(curve_rows(halting)))
-        last = last_iteration(run.halting, grid["depths"], grid["step_size"])
-        traces = record_traces(
-            *asked, depths=grid["depths"], last=last, sequences=run.halting.trace_sequences,
-            batch_size=grid["batch_size"], mesh=trainer.mesh,
-        )  # fmt: skip
+        traced: dict[str, Any] = grid | {"sequences": run.halting.trace_sequences}
+        traces = record_traces(*asked, last=recorded_iterations(run), **traced)
         files[TRACE] = traces.to_parquet()
         metrics |= halting_metrics(run, halting) | threshold_metrics(run, traces)
     return Outcome(metrics, files)
@@ -106,12 +104,12 @@ def _grid(trainer: Trainer) -> dict[str, Any]:
     }
 
 
-def curve_rows(curve: DepthCurve | HaltingCurve) -> Iterator[dict[str, float | int]]:
-    """One record per depth."""
-    columns = {name: values for name, values in asdict(curve).items() if name not in ("depths", "sequences")}
+def curve_rows(curve: DepthCurve | HaltingCurve) -> Iterator[dict[str, float | int | None]]:
+    """One record per depth; what the curve has once is the same in all of them."""
+    columns = {name: values for name, values in asdict(curve).items() if name != "depths"}
     for place, depth in enumerate(curve.depths):
-        values = {name: column[place] for name, column in columns.items()}
-        yield {"depth": depth, **values, "sequences": curve.sequences}
+        values = {name: value[place] if isinstance(value, tuple) else value for name, value in columns.items()}
+        yield {"depth": depth, **values}
 
 
 def seed_metrics(run: RunConfig, curve: DepthCurve) -> dict[str, float]:
@@ -132,20 +130,27 @@ def seed_metrics(run: RunConfig, curve: DepthCurve) -> dict[str, float]:
 
 
 def halting_metrics(run: RunConfig, curve: HaltingCurve) -> dict[str, float]:
-    """What learned halting achieves, by metric name."""
+    """What learned halting achieves, by metric name; no mean iterations where nothing halted."""
     d = run.task.train_depth
     at_d_train = curve.depths.index(d)
-    return {
-        m.HALTING_AUC.name: extrapolation_auc(curve.depths, curve.full_state, train_depth=d),
-        m.HALTING_FULL_STATE.name: curve.full_state[at_d_train],
-        m.NOT_HALTED.name: curve.not_halted[at_d_train],
-        m.HALTING_ITERATIONS.name: curve.mean_iterations[at_d_train],
-        m.HALTING_READS.name: curve.mean_reads[at_d_train],
-    }
+    return m.by_name(
+        {
+            m.HALTING_AUC: extrapolation_auc(curve.depths, curve.full_state, train_depth=d),
+            m.HALTING_FULL_STATE: curve.full_state[at_d_train],
+            m.NOT_HALTED: curve.not_halted[at_d_train],
+            m.HALTING_ITERATIONS: curve.mean_iterations[at_d_train],
+            m.HALTING_READS: curve.mean_reads[at_d_train],
+            m.HALTING_COMPUTED: curve.mean_computed[at_d_train],
+            m.HALTING_CODA_CALLS: curve.coda_calls,
+        }
+    )
 
 
 def threshold_metrics(run: RunConfig, traces: Traces) -> dict[str, float]:
-    """The rule that is best on calibration, and what it, the configured one and known depth achieve on test."""
+    """The rule that is best on calibration, what it achieves there, and what it and others achieve on test.
+
+    The others are the configured rule and the known iteration.
+    """
     choice, test = search(traces), traces.of(Split.TEST)
     rule = run.halting
     configured = score(test, Grid(np.array([rule.tau]), np.array([rule.k]), np.array([rule.m])))[0]
@@ -153,8 +158,9 @@ def threshold_metrics(run: RunConfig, traces: Traces) -> dict[str, float]:
         m.CHOSEN_TAU.name: choice.rule.tau,
         m.CHOSEN_K.name: float(choice.rule.k),
         m.CHOSEN_M.name: float(choice.rule.m),
-        m.TRACE_KNOWN_DEPTH.name: known_depth(test, run.recurrence.step_size),
+        m.TRACE_KNOWN_DEPTH.name: known_depth(test),
         m.TRACE_CONFIGURED.name: configured.full_state,
+        m.TRACE_CALIBRATED.name: choice.calibration.full_state,
         m.TRACE_CHOSEN.name: choice.test.full_state,
     }
 

@@ -49,10 +49,14 @@ class HaltingCurve:
     """Share of prompts whose boxes all halted with the right answer."""
     not_halted: tuple[float, ...]
     """Share of questions that never halted."""
-    mean_iterations: tuple[float, ...]
-    """Iteration at which a question halted, mean over those that did; 0 if none did."""
+    mean_iterations: tuple[float | None, ...]
+    """Iteration at which a question halted, mean over those that did; None if none did."""
     mean_reads: tuple[float, ...]
-    """Iterations that were read out until a question was settled."""
+    """Read-outs that a question asked for until it was settled."""
+    mean_computed: tuple[float, ...]
+    """Read-outs of a question that the coda computed: a call takes all branches between those that ask."""
+    coda_calls: float
+    """Calls of the coda per batch, mean."""
     sequences: int
 
 
@@ -75,22 +79,29 @@ def halting_curve(
     """
     last = last_iteration(rule, depths, step_size)
     reader = Reader(model, task, rendering, depths, extra_candidates=(rendering.yes, rendering.no))
-    counts_5D = torch.zeros(5, len(depths), device=reader.device, dtype=torch.long)
+    counts_6D = torch.zeros(6, len(depths), device=reader.device, dtype=torch.long)
+    calls_2 = torch.zeros(2, device=reader.device, dtype=torch.long)
     with gathered(model.coda):
         for _, indices in frozen_batches(sequences, batch_size, mesh):
             reading = LazyReading(rule, last=last, prompts=len(indices), branches=len(depths) * task.boxes)
             (halted_BN, answers_BN), targets_BN = reader.read(indices, reading)
             wanted_B = torch.from_numpy(indices < sequences)
             right_BN = (answers_BN == targets_BN.cpu()) & (halted_BN > 0)
-            reads_BN = torch.from_numpy(reading.read_S).view_as(halted_BN)
-            right_BDX, halted_BDX, reads_BDX = (
-                reader.by_depth(values_BN)[wanted_B] for values_BN in (right_BN, halted_BN, reads_BN)
+            reads_BN, computed_BN = (
+                torch.from_numpy(reading.read_S).view_as(halted_BN),
+                torch.from_numpy(reading.computed_BN),
             )
-            counts_5D += torch.stack([
+            right_BDX, halted_BDX, reads_BDX, computed_BDX = (
+                reader.by_depth(values_BN)[wanted_B] for values_BN in (right_BN, halted_BN, reads_BN, computed_BN)
+            )
+            if len(right_BDX):
+                calls_2 += torch.tensor([reading.coda_calls, 1], device=reader.device)
+            counts_6D += torch.stack([
                 right_BDX.sum((0, 2)), right_BDX.all(-1).sum(0), (halted_BDX == 0).sum((0, 2)), halted_BDX.sum((0, 2)),
-                reads_BDX.sum((0, 2)),
+                reads_BDX.sum((0, 2)), computed_BDX.sum((0, 2)),
             ]).to(reader.device)  # fmt: skip
-    right_D, full_D, not_halted_D, iterations_D, reads_D = summed(counts_5D, mesh).tolist()
+    right_D, full_D, not_halted_D, iterations_D, reads_D, computed_D = summed(counts_6D, mesh).tolist()
+    calls, batches = summed(calls_2, mesh).tolist()
     questions = sequences * task.boxes
     return HaltingCurve(
         depths=tuple(depths),
@@ -98,9 +109,11 @@ def halting_curve(
         full_state=tuple(right / sequences for right in full_D),
         not_halted=tuple(silent / questions for silent in not_halted_D),
         mean_iterations=tuple(
-            iterations / max(1, questions - silent)
+            iterations / (questions - silent) if silent < questions else None
             for iterations, silent in zip(iterations_D, not_halted_D, strict=True)
         ),
         mean_reads=tuple(reads / questions for reads in reads_D),
+        mean_computed=tuple(computed / questions for computed in computed_D),
+        coda_calls=calls / batches,
         sequences=sequences,
     )

@@ -31,7 +31,9 @@ class LazyReading:
         self.answered_S = np.zeros(prompts * branches, dtype=np.int64)
         """Answers read at the iteration at which each question has halted."""
         self.read_S = np.zeros(prompts * branches, dtype=np.int64)
-        """Read-outs of each question."""
+        """Read-outs that each question has asked for."""
+        self.computed_BN = np.zeros((prompts, branches), dtype=np.int64)
+        """Read-outs that the coda has computed of each question: those asked for, and what lay between them."""
         self.coda_calls = 0
         self._ring_m = kept_states(rule)
         self._ring: dict[int, Tensor] = {}
@@ -78,6 +80,7 @@ class LazyReading:
         said_A, p_yes_A = (values_BN.cpu().numpy()[places_A] for values_BN in answers_and_p_yes(logits_BNC))
         answers_S = self._answers_KS.setdefault(k, np.zeros(len(self.read_S), dtype=np.int64))
         answers_S[questions_A] = said_A
+        self.computed_BN[asked_B, first:last] += 1
         self.coda_calls += 1
         return p_yes_A
 

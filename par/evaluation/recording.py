@@ -30,6 +30,7 @@ def record_traces(
     rendering: Rendering,
     *,
     depths: Sequence[int],
+    step_size: int,
     last: int,
     sequences: int,
     batch_size: int,
@@ -41,11 +42,13 @@ def record_traces(
     for split in SPLITS:
         reader = Reader(model, task, rendering, depths, extra_candidates=yes_no, split=split)
         for _, indices in frozen_batches(sequences, batch_size, mesh):
-            pieces.append(_questions(reader, split, indices, last, indices < sequences))
+            pieces.append(_questions(reader, split, indices, step_size, last, indices < sequences))
     return Traces(*(np.concatenate(column) for column in zip(*_of_all_workers(pieces, mesh), strict=True)))
 
 
-def _questions(reader: Reader, split: Split, indices: np.ndarray, last: int, wanted_B: np.ndarray) -> Columns:
+def _questions(
+    reader: Reader, split: Split, indices: np.ndarray, step_size: int, last: int, wanted_B: np.ndarray
+) -> Columns:
     logits_KBNC, targets_BN = reader.read(indices, AllBranches(range(1, last + 1)))
     K, _, N = logits_KBNC.shape[:3]
     answer_BNK, p_yes_BNK = (values_KBN.movedim(0, -1) for values_KBN in answers_and_p_yes(logits_KBNC))
@@ -58,6 +61,7 @@ def _questions(reader: Reader, split: Split, indices: np.ndarray, last: int, wan
         np.full(B * N, split),
         np.repeat(indices[wanted_B], N),
         np.tile(depth_N, B),
+        np.tile(-(-depth_N // step_size), B),
         np.tile(box_N, B),
         targets_BN.cpu().numpy()[wanted_B].reshape(-1),
         p_yes_BNK.half().cpu().numpy()[wanted_B].reshape(-1, K),

@@ -1,7 +1,8 @@
 """Halting rules scored on recorded traces, thousands at once and without the model; the best of them.
 
 A rule (tau, k, m) fires at the first yes whose k-th yes, itself counted, comes at most m − 1 iterations later. Thus
-for one tau and k the distances between yeses tell the firing iteration for every m.
+for one tau and k the distances between yeses tell the firing iteration for every m. Each rule has the K_max that it has
+where it is configured, the iteration that completes the deepest prompt + m, so that all may fire equally late.
 
 Dimension letters: S questions, K iterations, N rules, M rules of equal tau and k, Y yeses of all questions in a row,
 P prompts, X boxes.
@@ -17,11 +18,10 @@ import numpy as np
 from par.config import HaltingConfig
 from par.errors import ConfigError
 from par.evaluation.traces import Traces
+from par.model.sizes import LONGEST_WINDOW
 from par.tasks.streams import Split
 
 TAUS: tuple[float, ...] = tuple(np.linspace(0.02, 0.98, 21).round(3).tolist())
-LONGEST = 32
-"""Largest m of the default grid."""
 BLOCK = 1024
 """Questions that are scored at a time: their intermediate arrays stay in the cache."""
 
@@ -40,7 +40,7 @@ class Grid:
             raise ConfigError("a grid has at least one rule, and each has 0 < tau < 1 and 1 <= k <= m")
 
     @classmethod
-    def every(cls, taus: Sequence[float] = TAUS, longest: int = LONGEST) -> Self:
+    def every(cls, taus: Sequence[float] = TAUS, longest: int = LONGEST_WINDOW) -> Self:
         """Each tau with all 1 <= k <= m <= ``longest``."""
         tau_N, k_N, m_N = (axis.ravel() for axis in np.meshgrid(taus, *[np.arange(1, longest + 1)] * 2, indexing="ij"))
         return cls(tau_N[k_N <= m_N], k_N[k_N <= m_N], m_N[k_N <= m_N])
@@ -68,8 +68,8 @@ class Figures:
     """Share of prompts whose boxes all halted with the right answer."""
     not_halted: float
     """Share of questions that never halted."""
-    mean_iterations: float
-    """Iteration at which a question halted, mean over those that did; 0 if none did."""
+    mean_iterations: float | None
+    """Iteration at which a question halted, mean over those that did; None if none did."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,11 +80,16 @@ class Scores:
     full_state_N: np.ndarray
     not_halted_N: np.ndarray
     mean_iterations_N: np.ndarray
+    """NaN where no question halted."""
 
     def __getitem__(self, number: int) -> Figures:
-        return Figures(*(float(values_N[number]) for values_N in (
-            self.single_query_N, self.full_state_N, self.not_halted_N, self.mean_iterations_N,
-        )))  # fmt: skip
+        iterations = float(self.mean_iterations_N[number])
+        return Figures(
+            single_query=float(self.single_query_N[number]),
+            full_state=float(self.full_state_N[number]),
+            not_halted=float(self.not_halted_N[number]),
+            mean_iterations=None if np.isnan(iterations) else iterations,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,51 +109,52 @@ def search(traces: Traces, grid: Grid | None = None) -> Choice:
 def ranking(traces: Traces, grid: Grid, *, top: int) -> list[Choice]:
     """The ``top`` best rules on the calibration split, best first.
 
-    The best has the highest full-state accuracy; then the fewest mean iterations, the smallest m, the tau nearest 1/2,
-    the largest k. Raises DataError if the traces lack a split.
+    The best has the highest full-state accuracy; then the highest single-query accuracy, the fewest questions not
+    halted, the fewest mean iterations, the smallest m, the tau nearest 1/2, the largest k.
+    Raises DataError if the traces lack a split.
     """
     calibration, test = traces.of(Split.CALIBRATION), traces.of(Split.TEST)
     scores = score(calibration, grid)
-    best_first_N = np.lexsort(
-        (-grid.k_N, np.abs(grid.tau_N - 0.5), grid.m_N, scores.mean_iterations_N, -scores.full_state_N)
-    )[:top]
+    best_first_N = np.lexsort((
+        -grid.k_N, np.abs(grid.tau_N - 0.5), grid.m_N,
+        scores.mean_iterations_N, scores.not_halted_N, -scores.single_query_N, -scores.full_state_N,
+    ))[:top]  # fmt: skip
     tested = score(test, grid[best_first_N])
     return [Choice(grid.rule(n), scores[n], tested[place]) for place, n in enumerate(best_first_N.tolist())]
 
 
 def score(traces: Traces, grid: Grid) -> Scores:
     """What each rule achieves on all questions of the traces."""
-    rows_PX = traces.prompts()
+    rows_PX, completed = traces.prompts(), int(traces.completed_S.max())
     P, X = rows_PX.shape
     counts_4N = np.zeros((4, len(grid)), dtype=np.int64)
     for first in range(0, P, max(1, BLOCK // X)):
         rows_XP = rows_PX[first : first + max(1, BLOCK // X)].T
         right_XPK = traces.answer_SK[rows_XP] == traces.target_S[rows_XP][..., None]
-        _count(counts_4N, grid, traces.p_yes_SK[rows_XP].astype(np.float32), right_XPK)
+        _count(counts_4N, grid, completed, traces.p_yes_SK[rows_XP].astype(np.float32), right_XPK)
     right_N, full_N, halted_N, iterations_N = counts_4N
     return Scores(
         single_query_N=right_N / (P * X),
         full_state_N=full_N / P,
         not_halted_N=1 - halted_N / (P * X),
-        mean_iterations_N=iterations_N / np.maximum(1, halted_N),
+        mean_iterations_N=np.where(halted_N > 0, iterations_N / np.maximum(1, halted_N), np.nan),
     )
 
 
-def known_depth(traces: Traces, step_size: int) -> float:
-    """Share of prompts whose boxes are all right at the iteration that completes them, ceil(depth / step_size)."""
-    completed_S = -(-traces.depth_S.astype(np.int64) // step_size)
-    right_S = traces.answer_SK[np.arange(len(completed_S)), completed_S - 1] == traces.target_S
+def known_depth(traces: Traces) -> float:
+    """Share of prompts whose boxes are all right at the iteration that completes them."""
+    right_S = traces.answer_SK[np.arange(len(traces.target_S)), traces.completed_S - 1] == traces.target_S
     return float(right_S[traces.prompts()].all(1).mean())
 
 
-def _count(counts_4N: np.ndarray, grid: Grid, p_yes_XPK: np.ndarray, right_XPK: np.ndarray) -> None:
+def _count(counts_4N: np.ndarray, grid: Grid, completed: int, p_yes_XPK: np.ndarray, right_XPK: np.ndarray) -> None:
     """Add to each rule's questions right, prompts right, questions halted and their iterations."""
     X, P, K = p_yes_XPK.shape
     right_SK1 = np.zeros((X * P, K + 1), dtype=bool)
     right_SK1[:, 1:] = right_XPK.reshape(-1, K)
     first_right_S = np.arange(X * P) * (K + 1)
     for tau in np.unique(grid.tau_N):
-        yeses = Yeses(p_yes_XPK.reshape(-1, K) > np.float32(tau), longest=int(grid.m_N.max()))
+        yeses = Yeses(p_yes_XPK.reshape(-1, K) > np.float32(tau), completed, longest=int(grid.m_N.max()))
         of_tau_N = np.flatnonzero(grid.tau_N == tau)
         for k in np.unique(grid.k_N[of_tau_N]):
             rules_M = of_tau_N[grid.k_N[of_tau_N] == k]
@@ -165,20 +171,26 @@ def _count(counts_4N: np.ndarray, grid: Grid, p_yes_XPK: np.ndarray, right_XPK: 
 class Yeses:
     """Where the questions of a block say yes under one tau."""
 
-    def __init__(self, yes_SK: np.ndarray, *, longest: int) -> None:
+    def __init__(self, yes_SK: np.ndarray, completed: int, *, longest: int) -> None:
         self.S, self.K = yes_SK.shape
+        self.completed = completed
+        """Iteration that completes the deepest prompt."""
         self.longest = longest
         self.place_Y = np.flatnonzero(yes_SK).astype(np.int32)
         """Iterations of all questions in a row. A window that runs into the next question does not fit into its own."""
         self.question_Y = self.place_Y // np.int32(self.K)
 
     def first_firings(self, k: int, m_M: np.ndarray) -> np.ndarray:
-        """Where each question halts under the rules (k, m), (M, S), 1-based; 0 where it does not: as first_firing."""
+        """Where each question halts under the rules (k, m), (M, S), 1-based; 0 where it does not.
+
+        As first_firing on the iterations 1 … completed + m, or on all where fewer were recorded.
+        """
         firsts_RS = self._firsts_by_reach(k)
         for nearer_S, first_S in pairwise(firsts_RS):
             np.minimum(nearer_S, first_S, out=first_S)
         halted_MS = firsts_RS[m_M - 1]
-        halted_MS[halted_MS > self.K - m_M[:, None] + 1] = 0
+        latest_M = np.minimum(self.completed, self.K - m_M) + 1
+        halted_MS[halted_MS > latest_M[:, None]] = 0
         return halted_MS
 
     def _firsts_by_reach(self, k: int) -> np.ndarray:

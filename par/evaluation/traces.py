@@ -5,6 +5,7 @@ A trace is a Parquet file with one row per question, in any order:
     split     dictionary<string>           "calibration": rules are chosen on it; "test": they are reported on it
     sequence  int32                        index of the prompt in its split
     depth     int32                        operations of the prompt
+    completed int32                        iteration that completes it, ceil(depth / step_size)
     box       int8                         the box that is asked for, 0 … X−1
     target    int8                         the object that is in it
     p_yes     fixed_size_list<float16>[K]  probability of Yes after iterations 1 … K
@@ -40,6 +41,7 @@ class Traces:
     """Values of SPLITS."""
     sequence_S: np.ndarray
     depth_S: np.ndarray
+    completed_S: np.ndarray
     box_S: np.ndarray
     target_S: np.ndarray
     p_yes_SK: np.ndarray
@@ -101,6 +103,8 @@ class Traces:
             yield f"split holds {sorted({*self.split_S.tolist()} - {*SPLITS})}, must be {' or '.join(SPLITS)}"
         if not ((self.p_yes_SK >= 0) & (self.p_yes_SK <= 1)).all():
             yield "p_yes holds a value outside 0..1"
+        if not ((self.completed_S >= 1) & (self.completed_S <= self.iterations)).all():
+            yield f"completed holds an iteration outside 1..{self.iterations}"
         boxes_X = np.arange(self.box_S.max() + 1)
         for split in np.unique(self.split_S):
             rows_S = self.split_S == split
@@ -120,6 +124,7 @@ def schema(iterations: int) -> pa.Schema:
         "split": pa.dictionary(pa.int32(), pa.string()),
         "sequence": pa.int32(),
         "depth": pa.int32(),
+        "completed": pa.int32(),
         "box": pa.int8(),
         "target": pa.int8(),
         "p_yes": pa.list_(pa.float16(), iterations),

@@ -16,10 +16,12 @@ from par.model.memory import Memory, evaluation_prompts, memory
 from par.model.sizes import (
     Tokens,
     adapter_entries,
+    completing_iterations,
     key_entries,
     layer_entries,
     parameters,
     query_entries,
+    recorded_iterations,
     tested_tokens,
     trained_tokens,
 )
@@ -149,9 +151,10 @@ def _evaluation(run: RunConfig) -> float:
     flops = tested * _own_reads(run, tokens, {read: boxes * reads.count(read) for read in reads})
     if run.halting.mode == "forced":
         return flops
-    last = max(reads) + run.halting.m
-    exhaustive = whole.prelude + whole.input + last * (whole.iteration + whole.coda + whole.unread)
-    return flops + (tested + 2 * _whole_turns(run, run.halting.trace_sequences)) * exhaustive
+    first, again = whole.prelude + whole.input, whole.iteration + whole.coda + whole.unread
+    halting = first + (completing_iterations(run) + run.halting.m) * again
+    trace = first + recorded_iterations(run) * again
+    return flops + tested * halting + 2 * _whole_turns(run, run.halting.trace_sequences) * trace
 
 
 def _whole_turns(run: RunConfig, prompts: int) -> int:

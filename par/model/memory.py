@@ -14,6 +14,7 @@ from par.model.sizes import (
     adapter_entries,
     layer_entries,
     parameters,
+    recorded_iterations,
     table_entries,
     tested_tokens,
     trained_tokens,
@@ -185,14 +186,14 @@ def evaluation_prompts(run: RunConfig) -> int:
 def evaluation_prompt(run: RunConfig) -> int:
     """What one prompt of the evaluation holds, at most.
 
-    Learned halting keeps the states of a window, and what was read.
+    Learned halting keeps the states of a window, a trace what was read.
     """
     b, width, tokens = BACKBONES[run.backbone], _width(run), tested_tokens(run)
     held = _held_by_reading(run, tokens)
     if run.halting.mode == "learned":
-        last = ceil(max(run.tested_depths()) / run.recurrence.step_size) + run.halting.m
-        held += run.halting.m * width * tokens.total * b.hidden
-        held += last * FP32 * tokens.branches * (parse_task(run.task.name).boxes + 2)
+        window = run.halting.m * width * tokens.total * b.hidden
+        trace = recorded_iterations(run) * FP32 * tokens.branches * (parse_task(run.task.name).boxes + 2)
+        held += max(window, trace)
     return held
 
 

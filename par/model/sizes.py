@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass, replace
 from functools import cache
+from math import ceil
 
 from par.config import RunConfig
 from par.model.backbones import BACKBONES, Backbone
 from par.tasks.groups import parse_task
 from par.tasks.prompts import Rendering, open_rendering
 from par.tasks.streams import Split, examples
+
+LONGEST_WINDOW = 32
+"""Largest m of the halting rules among which the best is sought after training."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,16 @@ def tested_tokens(run: RunConfig) -> Tokens:
     depths = run.tested_depths()
     prefix, query = _lengths(run.task.name, run.task.rendering, max(depths), run.evaluation.batch_size)
     return Tokens(prefix, query, parse_task(run.task.name).boxes * len(depths))
+
+
+def completing_iterations(run: RunConfig) -> int:
+    """ceil(deepest / c): iterations that complete the deepest tested prompt."""
+    return ceil(max(run.tested_depths()) / run.recurrence.step_size)
+
+
+def recorded_iterations(run: RunConfig) -> int:
+    """Iterations of a trace: each rule of the search, and the configured one, can fire at every tested depth."""
+    return completing_iterations(run) + max(run.halting.m, LONGEST_WINDOW)
 
 
 @cache

@@ -48,6 +48,6 @@ def test_a_model_that_says_nothing_is_never_right(value):
     assert depth_curve(*asked, step_size=1, **common).single_query == (0, 0)
     halting = halting_curve(*asked, HaltingConfig(mode="learned", tau=0.01, k=1, m=1), step_size=1, **common)
     assert (halting.single_query, halting.not_halted) == ((0, 0), (1, 1))
-    traces = record_traces(*asked, last=5, **common)
+    traces = record_traces(*asked, step_size=1, last=5, **common)
     assert (traces.answer_SK == NO_ANSWER).all()
     assert (traces.p_yes_SK == 0).all()

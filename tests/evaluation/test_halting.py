@@ -1,5 +1,6 @@
 """The halting rule, and what it achieves, against plain Python."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +71,8 @@ def test_not_halted_is_apart_from_wrong(trainer, monkeypatch):
     monkeypatch.setattr(trainer.rendering, "yes", silent)
     never = curve(trainer)  # p_yes is 1/2 exactly, which is not above tau
     assert never.not_halted == (1, 1, 1)
-    assert never.single_query == never.full_state == never.mean_iterations == (0, 0, 0)
+    assert never.single_query == never.full_state == (0, 0, 0)
+    assert never.mean_iterations == (None, None, None)
     monkeypatch.setattr(trainer.rendering, "yes", eager)
     with torch.no_grad():
         trainer.model.head.weight[eager] = 0
@@ -85,8 +87,9 @@ def test_not_halted_is_apart_from_wrong(trainer, monkeypatch):
 
 
 def test_batch_size_changes_nothing(trainer):
-    """The curve is the same for any batch size, a last partial batch included."""
-    assert curve(trainer, batch_size=10) == curve(trainer, batch_size=3)
+    """The curve is the same for any batch size, a last partial batch included; what the coda is called for is not."""
+    few, many = (replace(curve(trainer, batch_size=size), mean_computed=(), coda_calls=0) for size in (3, 10))
+    assert few == many
 
 
 def exhaustive(trainer: Trainer, rule: HaltingConfig, indices: np.ndarray, depths: tuple[int, ...], last: int):
@@ -133,6 +136,88 @@ def test_who_has_halted_leaves(trainer):
     assert reading.halting.iteration == 1
     assert reading.coda_calls == 1
     assert reading.read_S.tolist() == [1] * 18
+
+
+class Scripted(LazyReading):
+    """Yes as a script has it, everything else as the model has it; what iterates and what is read is written down."""
+
+    def __init__(self, p_yes_KBN: np.ndarray, rule: HaltingConfig) -> None:
+        last, prompts, branches = p_yes_KBN.shape
+        super().__init__(rule, last=last, prompts=prompts, branches=branches)
+        self.p_yes_KS = p_yes_KBN.reshape(last, -1)
+        self.shapes: list[tuple[int, int]] = []
+        self.reads: list[tuple[int, torch.Tensor, int, torch.Tensor]] = []
+
+    def after(self, shown, answer):
+        self.shapes.append((shown.state_BTH.shape[0], shown.context.layout.branches))
+        assert shown.state_BTH.shape[1] == shown.context.layout.tokens
+
+        def spied(state_BTH, context, rows_B):
+            self.logits_BNC, self.rows_B = answer(state_BTH, context, rows_B), rows_B
+            return self.logits_BNC
+
+        return super().after(shown, spied)
+
+    def _read_state(self, k, questions_A):
+        super()._read_state(k, questions_A)
+        self.reads.append((k, self.rows_B, int((questions_A % self.branches).min()), self.logits_BNC))
+        return self.p_yes_KS[k - 1, questions_A]
+
+
+def yes_from(begins_BN: np.ndarray, last: int) -> np.ndarray:
+    return (np.arange(1, last + 1)[:, None, None] >= begins_BN).astype(float)
+
+
+@torch.no_grad()
+def test_who_is_done_leaves_and_the_others_go_on(trainer):
+    """Prompts and the last branches leave when they are done; those that stay are answered as if nobody had left."""
+    begins_BN = np.array([
+        [2, 2, 2, 2, 2, 2],
+        [4, 4, 5, 2, 2, 1],
+        [7, 8, 9, 1, 1, 2],
+        [1, 1, 1, 1, 1, 1],
+    ])  # fmt: skip
+    rule, last, words = HaltingConfig(mode="learned", k=3, m=3), 12, trainer.rendering
+    reader = Reader(trainer.model, parse_task("swap-s3"), words, (2, 4), extra_candidates=(words.yes, words.no))
+    reading = Scripted(yes_from(begins_BN, last), rule)
+    (halted_BN, said_BN), _ = reader.read(np.arange(4), reading)
+    assert reading.shapes == [(4, 6)] * 3 + [(3, 6)] + [(2, 3)] * 3 + [(1, 3)] * 4
+    assert halted_BN.tolist() == begins_BN.tolist()
+    logits_KBNC, _ = reader.read(np.arange(4), AllBranches(range(1, last + 1)))
+    answers_KBN = logits_KBNC[..., :-2].argmax(-1)
+    assert torch.equal(said_BN, answers_KBN.gather(0, halted_BN.unsqueeze(0) - 1).squeeze(0))
+    for k, rows_B, first, found_BNC in reading.reads:
+        branches = slice(first, first + found_BNC.shape[1])
+        torch.testing.assert_close(found_BNC, logits_KBNC[k - 1, rows_B, branches])
+
+
+@torch.no_grad()
+def test_what_a_call_computes_is_counted(trainer):
+    """A call computes all branches of the prompts that ask from the first to the last that asks, and it counts them."""
+    begins_BN = np.array([[9, 1, 9], [9, 9, 9], [9, 9, 1]])
+    words = trainer.rendering
+    reader = Reader(trainer.model, parse_task("swap-s3"), words, (2,), extra_candidates=(words.yes, words.no))
+    reading = Scripted(yes_from(begins_BN, 3), HaltingConfig(mode="learned", k=2, m=2))
+    reader.read(np.arange(3), reading)
+    assert reading.coda_calls == 2  # all at iteration 2; then at 1 who said yes there
+    assert reading.read_S.reshape(3, 3).tolist() == [[1, 2, 1], [1, 1, 1], [1, 1, 2]]
+    assert reading.computed_BN.tolist() == [[1, 2, 2], [1, 1, 1], [1, 2, 2]]
+
+
+@torch.no_grad()
+def test_certainty_is_a_probability(trainer):
+    """Logits that lie far apart give p_yes of 0 or 1, and no warning."""
+    words, rule = trainer.rendering, HaltingConfig(mode="learned", k=1, m=1)
+    reader = Reader(trainer.model, parse_task("swap-s3"), words, (2,), extra_candidates=(words.yes, words.no))
+
+    class Certain(LazyReading):
+        def after(self, shown, answer):
+            far_C = torch.tensor([0.0, 0, 0, -500, 500])
+            return super().after(shown, lambda *asked: answer(*asked) + far_C)
+
+    reading = Certain(rule, last=2, prompts=2, branches=3)
+    (halted_BN, _), _ = reader.read(np.arange(2), reading)
+    assert not halted_BN.any()
 
 
 def curve_of_two(rank: int, out: Path) -> None:

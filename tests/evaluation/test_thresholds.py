@@ -12,9 +12,11 @@ from par.config import HaltingConfig
 from par.errors import ConfigError, DataError
 from par.evaluation import thresholds
 from par.evaluation.halting import first_firing
-from par.evaluation.thresholds import Figures, Grid, ranking, score, search
+from par.evaluation.thresholds import Figures, Grid, known_depth, ranking, score, search
 from par.evaluation.traces import Traces
+from par.model.sizes import LONGEST_WINDOW, recorded_iterations
 from par.tasks.streams import Split
+from par.testing import tiny_run
 from tests.evaluation.recorded import recorded
 
 TAUS = (0.3, 0.5, 0.75)
@@ -23,7 +25,8 @@ P_YES = [0.0, 0.1, 0.2999, 0.3, 0.3001, 0.5, 0.5005, 0.75, 0.9, 1.0]
 
 def plain(traces: Traces, rule: HaltingConfig) -> Figures:
     """The figures as they are said, one question after the other; prompts are told apart by their names."""
-    p_yes_KS = torch.from_numpy(traces.p_yes_SK.astype(np.float32)).T
+    last = int(traces.completed_S.max()) + rule.m
+    p_yes_KS = torch.from_numpy(traces.p_yes_SK[:, :last].astype(np.float32)).T
     halted = first_firing(p_yes_KS, rule).tolist()
     right = [r > 0 and a[r - 1] == t for r, a, t in zip(halted, traces.answer_SK, traces.target_S, strict=True)]
     prompts: dict[tuple[int, int, str], list[bool]] = {}
@@ -35,15 +38,17 @@ def plain(traces: Traces, rule: HaltingConfig) -> Figures:
         single_query=sum(right) / len(right),
         full_state=sum(all(boxes) for boxes in prompts.values()) / len(prompts),
         not_halted=1 - len(fired) / len(halted),
-        mean_iterations=sum(fired) / max(1, len(fired)),
+        mean_iterations=sum(fired) / len(fired) if fired else None,
     )
 
 
-@given(st.data(), st.integers(1, 14), st.integers(1, 3), st.integers(1, 12))
-def test_every_rule_scores_as_the_rule_itself(data, iterations, sequences, longest):
-    """Each (tau, k, m) has the figures that first_firing gives, windows longer than the trace included."""
+@given(st.data(), st.integers(5, 18), st.integers(1, 3), st.integers(1, 12), st.integers(1, 5))
+def test_every_rule_scores_as_the_rule_itself(data, iterations, sequences, longest, step_size):
+    """Each (tau, k, m) has the figures that first_firing gives on 1 … K_max, windows longer than the trace included."""
     draws = data.draw(st.lists(st.sampled_from(P_YES), min_size=1, max_size=8 * iterations * sequences))
-    traces = recorded(sequences=sequences, depths=(2, 5), boxes=2, iterations=iterations, p_yes=draws)
+    traces = recorded(
+        sequences=sequences, depths=(2, 5), boxes=2, iterations=iterations, p_yes=draws, step_size=step_size
+    )
     grid = Grid.every(TAUS, longest)
     scores = score(traces, grid)
     for n in range(len(grid)):
@@ -58,6 +63,29 @@ def test_the_blocks_of_a_long_trace_add_up(monkeypatch):
     monkeypatch.setattr(thresholds, "BLOCK", 6)
     parts = score(traces, grid)
     assert [parts[n] for n in range(len(grid))] == [whole[n] for n in range(len(grid))]
+
+
+@pytest.mark.parametrize("m", [1, 8, 40])
+def test_on_a_perfect_trace_every_rule_is_perfect(m):
+    """Where Yes and the right answer come at completion and stay, every rule scores 1, whatever is configured."""
+    run = tiny_run(halting__m=m, halting__k=1, recurrence__step_size=2, task__train_depth=9)
+    plain = recorded(sequences=2, depths=run.tested_depths(), boxes=2, iterations=recorded_iterations(run), step_size=2)
+    done_SK = np.arange(1, plain.iterations + 1) >= plain.completed_S[:, None]
+    answer_SK = np.where(done_SK, plain.target_S[:, None], 1 - plain.target_S[:, None]).astype(np.int8)
+    perfect = replace(plain, p_yes_SK=done_SK.astype(np.float16), answer_SK=answer_SK)
+    scores = score(perfect, Grid.every(longest=max(m, LONGEST_WINDOW)))
+    assert (scores.full_state_N == 1).all()
+    assert (scores.mean_iterations_N == plain.completed_S.mean()).all()
+    assert known_depth(perfect) == 1
+
+
+def test_all_rules_may_fire_equally_late():
+    """A model that says Yes one iteration after the deepest completion halts by every rule, two after by none."""
+    traces = recorded(depths=(2, 5), iterations=5 + 12)
+    for late, not_halted in ((1, 0), (2, 1)):
+        yes_K = (np.arange(1, traces.iterations + 1) >= 5 + late).astype(np.float16)
+        scores = score(replace(traces, p_yes_SK=np.tile(yes_K, (len(traces.box_S), 1))), Grid.every(TAUS, 12))
+        assert (scores.not_halted_N == not_halted).all()
 
 
 def test_the_default_grid_is_every_rule_up_to_32():
@@ -78,15 +106,16 @@ def test_a_grid_without_sense_is_refused(tau, k, m):
         Grid.every((), 3)
 
 
-def scripted(p_yes: list[list[float]], right: list[list[int]]) -> Traces:
-    """Both splits ask one box at depth 2 of as many sequences as there are rows; answers are right where marked 1."""
-    plain = recorded(sequences=len(p_yes), depths=(2,), boxes=1, iterations=len(p_yes[0]))
+def scripted(p_yes: list[list[float]], right: list[list[int]], boxes: int = 1) -> Traces:
+    """Both splits ask at one depth, completed at last, a row per prompt; its answers are right where marked 1."""
+    plain = recorded(sequences=len(p_yes), depths=(len(p_yes[0]),), boxes=boxes, iterations=len(p_yes[0]))
+    plain = replace(plain, target_S=np.zeros_like(plain.target_S))
     answer_SK = 1 - np.array(right, dtype=np.int8)
     return replace(plain, p_yes_SK=np.array(p_yes, np.float16)[plain.sequence_S], answer_SK=answer_SK[plain.sequence_S])
 
 
 def test_the_best_rule_is_the_most_accurate_then_the_fastest():
-    """Accuracy decides; among equals fewer mean iterations, then the smaller m, then tau nearest 1/2, then larger k."""
+    """Accuracy decides; among equals who halts most, then earliest; the smaller m, tau nearest 1/2, the larger k."""
     late = scripted([[0.9, 0.1, 0.9, 0.9, 0.9, 0.9]], [[0, 0, 1, 1, 1, 1]])
     choices = ranking(late, Grid.every((0.2, 0.4, 0.6), 3), top=100)
     assert [(c.rule.tau, c.rule.k, c.rule.m) for c in choices[:4]] == [
@@ -99,6 +128,25 @@ def test_the_best_rule_is_the_most_accurate_then_the_fastest():
     assert [(c.rule.k, c.rule.m) for c in alike] == [(1, 1), (2, 2), (1, 2)]
 
 
+def test_a_rule_that_never_halts_is_no_good_rule():
+    """On a model that is always wrong the best rule is the one that halts most; where none halts there is no mean."""
+    wrong = scripted([[0.6, 0.1, 0.1], [0.1, 0.1, 0.3]], [[0, 0, 0]] * 2)
+    choices = ranking(wrong, Grid.every((0.2, 0.5, 0.9), 1), top=3)
+    assert [c.rule.tau for c in choices] == [0.2, 0.5, 0.9]
+    assert [(c.test.not_halted, c.test.mean_iterations) for c in choices] == [(0, 2), (0.5, 1), (1, None)]
+
+
+def test_among_equal_full_states_the_most_right_questions_count():
+    """No prompt is right, but a box is: the rule that halts there goes before one that halts more, and wrong."""
+    traces = scripted([[0.6, 0.9, 0.1], [0.6, 0.1, 0.1]], [[0, 0, 0]] * 2, boxes=2)
+    right_SK = (traces.box_S == 0)[:, None] & np.array([False, True, False])
+    half = replace(traces, answer_SK=np.where(right_SK, 0, 1).astype(np.int8))
+    choices = ranking(half, Grid.every((0.5, 0.7), 1), top=2)
+    assert [c.rule.tau for c in choices] == [0.7, 0.5]
+    assert [(c.test.single_query, c.test.not_halted) for c in choices] == [(0.25, 0.5), (0, 0)]
+    assert choices[0].test.full_state == choices[1].test.full_state == 0
+
+
 def test_test_questions_choose_nothing():
     """The choice and its calibration figures are the same whatever the test questions say; its test figures are not."""
     traces = recorded(sequences=9, iterations=12, p_yes=np.random.default_rng(2).random(500).tolist())
@@ -106,7 +154,7 @@ def test_test_questions_choose_nothing():
     grid = Grid.every(TAUS, 4)
     choice, silent = search(traces, grid), search(replace(traces, p_yes_SK=silent_SK), grid)
     assert (choice.rule, choice.calibration) == (silent.rule, silent.calibration)
-    assert silent.test == Figures(0.0, 0.0, 1.0, 0.0) != choice.test
+    assert silent.test == Figures(0.0, 0.0, 1.0, None) != choice.test
     assert choice.test == plain(traces.of(Split.TEST), choice.rule)
 
 

@@ -109,6 +109,8 @@ def test_a_split_has_its_questions_only():
         (valued("split", first="train"), r"column split holds \['train'\], must be calibration or test"),
         (valued("box", first=-1), "column box: .* does not ask once"),
         (valued("depth", first=3), "column box: .* does not ask once"),
+        (valued("completed", first=7), r"column completed holds an iteration outside 1\.\.6"),
+        (valued("completed", first=0), "column completed holds an iteration outside"),
         (valued("sequence", first=7), "column box: .* does not ask once"),
     ],
 )

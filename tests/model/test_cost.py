@@ -11,13 +11,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from par.config import RunConfig
 from par.evaluation.accuracy import depth_curve
-from par.evaluation.halting import halting_curve, last_iteration
+from par.evaluation.halting import halting_curve
 from par.evaluation.recording import record_traces
 from par.model import cost
 from par.model.backbones import BACKBONES
 from par.model.build import build_model, build_rendering
 from par.model.memory import evaluation_prompts
-from par.model.sizes import layer_entries
+from par.model.sizes import layer_entries, recorded_iterations
 from par.tasks.groups import parse_task
 from par.testing import tiny_run
 from par.training.loop import Trainer
@@ -113,9 +113,7 @@ def test_evaluation_flops_are_those_counted(settings):
     found = counted(lambda: depth_curve(model, task, rendering, **grid))
     if run.halting.mode == "learned":
         found += counted(lambda: halting_curve(model, task, rendering, run.halting, **grid))
-        last = last_iteration(run.halting, grid["depths"], grid["step_size"])
-        traced = {"depths": grid["depths"], "batch_size": grid["batch_size"], "last": last}
-        traced["sequences"] = run.halting.trace_sequences
+        traced = grid | {"last": recorded_iterations(run), "sequences": run.halting.trace_sequences}
         found += counted(lambda: record_traces(model, task, rendering, **traced))
     assert cost.seed_cost(run).evaluation_flops == pytest.approx(found, rel=0.02)
 

@@ -11,10 +11,12 @@ from torch.autograd.profiler import profile
 from par.config import RunConfig
 from par.evaluation.accuracy import depth_curve
 from par.evaluation.halting import halting_curve
+from par.evaluation.recording import record_traces
 from par.model.backbones import BACKBONES
 from par.model.build import build_model, build_rendering
 from par.model.cost import seed_cost
 from par.model.memory import evaluation_prompt, evaluation_prompts, memory, training_prompt
+from par.model.sizes import recorded_iterations
 from par.tasks.groups import parse_task
 from par.testing import tiny_run
 from par.training import checkpoint
@@ -183,6 +185,7 @@ def test_activations_grow_with_the_depth_and_within_the_window():
         {"task__rendering": "text"},
         {"backbone": "nine-layers"},
         {"backbone": "nine-layers", "halting__mode": "learned", "evaluation__depths": (DEPTH, 64)},
+        {"halting__mode": "learned", "halting__m": 1, "halting__k": 1, "evaluation__depths": tuple(range(DEPTH, 65))},
     ],
 )
 def test_evaluation_peaks_as_estimated(changes):
@@ -192,7 +195,11 @@ def test_evaluation_peaks_as_estimated(changes):
     model = build_model(run, rendering, seed=0)
     grid = {"depths": run.tested_depths(), "step_size": run.recurrence.step_size, "sequences": 8, "batch_size": 8}
     if run.halting.mode == "learned":
-        peak = peak_bytes(lambda: halting_curve(model, task, rendering, run.halting, **grid))
+        traced = grid | {"sequences": 4, "last": recorded_iterations(run)}
+        peak = max(
+            peak_bytes(lambda: halting_curve(model, task, rendering, run.halting, **grid)),
+            peak_bytes(lambda: record_traces(model, task, rendering, **traced)),
+        )
     else:
         peak = peak_bytes(lambda: depth_curve(model, task, rendering, **grid))
     assert 8 * evaluation_prompt(run) == pytest.approx(peak, rel=0.25)

@@ -17,6 +17,7 @@ from par.evaluation.answers import NO_ANSWER
 from par.evaluation.halting import HaltingCurve
 from par.evaluation.thresholds import search
 from par.evaluation.traces import Traces
+from par.model.sizes import LONGEST_WINDOW
 from par.study.ledger import ACCURACY, HALTING, HISTORY, TRACE, ConfigRecord, Ledger
 from par.testing import tiny_run
 from par.training import checkpoint
@@ -56,15 +57,28 @@ def test_metrics_are_those_of_the_curve():
 def test_halting_metrics_are_those_at_the_training_depth():
     """The share that never halts and the mean iterations are read at d_train, the area over the full-state curve."""
     curve = HaltingCurve(
-        DEPTHS, (1.0,) * 6, (1.0, 1.0, 1.0, 0.8, 0.4, 0.1), (0, 0, 0, 0.25, 0.5, 1), (1, 2, 3, 4.5, 9, 0),
-        (3, 3, 3, 5.5, 7, 33), 16,
+        DEPTHS, (1.0,) * 6, (1.0, 1.0, 1.0, 0.8, 0.4, 0.1), (0, 0, 0, 0.25, 0.5, 1), (1, 2, 3, 4.5, 9, None),
+        (3, 3, 3, 5.5, 7, 33), (4, 4, 4, 6.5, 8, 33), 21.5, 16,
     )  # fmt: skip
     found = halting_metrics(tiny_run(), curve)
     assert found["not_halted_1x"] == 0.25
     assert found["halting_iterations_1x"] == 4.5
     assert found["halting_reads_1x"] == 5.5
+    assert found["halting_computed_1x"] == 6.5
+    assert found["halting_coda_calls"] == 21.5
     assert found["halting_full_state_1x"] == 0.8
     assert found["halting_auc"] == pytest.approx((0.6 + 3 * 0.25) / 4)
+
+
+def test_no_mean_iterations_where_nothing_halted():
+    """A metric of which less is better is missing where nothing halted, and null in the curve's file; it is not 0."""
+    curve = HaltingCurve((4, 8), (0, 0), (0, 0), (1, 1), (None, None), (3, 5), (3, 5), 7.0, 16)
+    found = halting_metrics(tiny_run(), curve)
+    assert "halting_iterations_1x" not in found
+    assert found["not_halted_1x"] == 1
+    table = pq.read_table(pa.BufferReader(to_parquet(list(curve_rows(curve)))))
+    assert table["mean_iterations"].to_pylist() == [None, None]
+    assert table["coda_calls"].to_pylist() == [7.0, 7.0]
 
 
 def test_curves_become_one_row_per_depth():
@@ -118,6 +132,8 @@ def test_a_trace_says_what_the_model_does(tmp_path):
     rule = choice.rule
     assert (found["chosen_tau"], found["chosen_k"], found["chosen_m"]) == (rule.tau, rule.k, rule.m)
     assert found["trace_chosen"] == choice.test.full_state
+    assert found["trace_calibrated"] == choice.calibration.full_state
+    assert traces.iterations == 64 + LONGEST_WINDOW
 
 
 def test_a_value_that_some_records_lack_is_null():
