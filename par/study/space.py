@@ -116,7 +116,7 @@ def parse_space(text: str, path: Path) -> Space:
     configurations = _configurations(draft, faults)
     fixed = {key: entry.plain() for key, entry in draft.fixed.items()}
     if not faults:
-        twins = twin_faults(draft.variants, fixed, draft.backbones[0])
+        twins = twin_faults([variant for variant in draft.variants if variant.name], fixed, draft.backbones[0])
         faults.extend([*inert_faults(draft), *twins, *_score_faults(draft)])
     if faults:
         raise refusal(path, faults)

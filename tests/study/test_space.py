@@ -606,6 +606,12 @@ def test_every_sample_of_an_accepted_space_is_a_valid_run(load, faults, text):
             read.run_config(backbone, sample, seed=0)
 
 
+def test_fixed_settings_need_not_be_a_run_of_their_own(faults):
+    """Settings that only the searched ones make a run of are accepted."""
+    search = "optim.warmup_steps: {int: [0, 100]}"
+    assert faults(space(search, fixed="{train.steps: 150}", rest="configurations: 4")) == []
+
+
 junk = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.floats() | st.sampled_from(["", "grid", "choice", "1e-5"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["choice", "float", "when"]), inner),
