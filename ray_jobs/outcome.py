@@ -154,15 +154,17 @@ def threshold_metrics(run: RunConfig, traces: Traces) -> dict[str, float]:
     choice, test = search(traces), traces.of(Split.TEST)
     rule = run.halting
     configured = score(test, Grid(np.array([rule.tau]), np.array([rule.k]), np.array([rule.m])))[0]
-    return {
-        m.CHOSEN_TAU.name: choice.rule.tau,
-        m.CHOSEN_K.name: float(choice.rule.k),
-        m.CHOSEN_M.name: float(choice.rule.m),
-        m.TRACE_KNOWN_DEPTH.name: known_depth(test),
-        m.TRACE_CONFIGURED.name: configured.full_state,
-        m.TRACE_CALIBRATED.name: choice.calibration.full_state,
-        m.TRACE_CHOSEN.name: choice.test.full_state,
-    }
+    return m.by_name(
+        {
+            m.CHOSEN_TAU: choice.rule.tau,
+            m.CHOSEN_K: float(choice.rule.k),
+            m.CHOSEN_M: float(choice.rule.m),
+            m.TRACE_KNOWN_DEPTH: known_depth(test),
+            m.TRACE_CONFIGURED: configured.full_state,
+            m.TRACE_CALIBRATED: choice.calibration.full_state,
+            m.TRACE_CHOSEN: choice.test.full_state,
+        }
+    )
 
 
 def signal_metrics(drifts: tuple[float, float, float], history: list[dict[str, Any]]) -> dict[str, float]:

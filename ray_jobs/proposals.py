@@ -213,16 +213,18 @@ def judge(config: ConfigState, space: Space) -> Verdict:
     return Verdict(
         score=lower_bound([result.score(space.score) for result in results]),
         seeds=tuple(space.seed_numbers),
-        metrics={
-            m.G_MEAN.name: over_seeds.mean,
-            m.G_MIN.name: over_seeds.worst,
-            m.SUCCESS_RATE.name: success.rate,
-            m.SUCCESS_LOW.name: success.low,
-            m.SUCCESS_HIGH.name: success.high,
-            m.N_SEEDS.name: len(results),
-            m.N_FAILED.name: sum(result.failure is not None for result in results),
-            **({} if over_seeds.sd is None else {m.G_SD.name: over_seeds.sd}),
-        },
+        metrics=m.by_name(
+            {
+                m.G_MEAN: over_seeds.mean,
+                m.G_MIN: over_seeds.worst,
+                m.SUCCESS_RATE: success.rate,
+                m.SUCCESS_LOW: success.low,
+                m.SUCCESS_HIGH: success.high,
+                m.N_SEEDS: len(results),
+                m.N_FAILED: sum(result.failure is not None for result in results),
+                m.G_SD: over_seeds.sd,
+            }
+        ),
     )
 
 

@@ -87,10 +87,8 @@ def halting_curve(
             (halted_BN, answers_BN), targets_BN = reader.read(indices, reading)
             wanted_B = torch.from_numpy(indices < sequences)
             right_BN = (answers_BN == targets_BN.cpu()) & (halted_BN > 0)
-            reads_BN, computed_BN = (
-                torch.from_numpy(reading.read_S).view_as(halted_BN),
-                torch.from_numpy(reading.computed_BN),
-            )
+            reads_BN = torch.from_numpy(reading.read_S).view_as(halted_BN)
+            computed_BN = torch.from_numpy(reading.computed_BN)
             right_BDX, halted_BDX, reads_BDX, computed_BDX = (
                 reader.by_depth(values_BN)[wanted_B] for values_BN in (right_BN, halted_BN, reads_BN, computed_BN)
             )

@@ -16,6 +16,8 @@ FIELDS = (
     "question", "cost", "backbones", "fixed", "search", "variants", "configurations", "seeds",
     "first_seed", "sampler", "sampler_seed", "score",
 )  # fmt: skip
+LAST_FIRST_SEED = WORD - 2**16
+"""Leaves room for the seeds that follow it."""
 SAMPLERS = ("tpe", "random", "grid")
 
 
@@ -74,7 +76,7 @@ def read_draft(root: Located, faults: list[Fault]) -> Draft:
         variants=variants or (Variant.none(),),
         configurations=file.number("configurations", least=1, default=None, required=sampler != "grid"),
         seeds=file.number("seeds", least=1, default=2) or 2,
-        first_seed=file.number("first_seed", least=0, most=WORD - 2**16, default=0) or 0,
+        first_seed=file.number("first_seed", least=0, most=LAST_FIRST_SEED, default=0) or 0,
         sampler=sampler,
         sampler_seed=file.number("sampler_seed", least=0, default=0) or 0,
         score=file.word("score", tuple(SCORES), EXTRAPOLATION_AUC.name),

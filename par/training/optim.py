@@ -21,12 +21,10 @@ def build_optimizers(model: LoopedModel, cfg: OptimConfig) -> list[Optimizer]:
     matrices = {"params": _matrices(model) if cfg.matrices == "muon" else [], "lr": cfg.muon_lr}
     special = {id(p) for group in (adapter, matrices) for p in group["params"]}
     rest = {"params": [p for p in model.parameters() if id(p) not in special], "lr": cfg.lr}
-    optimizers: list[Optimizer]
+    with_adamw = [rest] if cfg.matrices == "muon" else [rest, adapter]
+    optimizers: list[Optimizer] = [AdamW(with_adamw, weight_decay=cfg.weight_decay)]
     if cfg.matrices == "muon":
-        muon = Muon([matrices, adapter], weight_decay=cfg.weight_decay)
-        optimizers = [AdamW([rest], weight_decay=cfg.weight_decay), muon]
-    else:
-        optimizers = [AdamW([rest, adapter], weight_decay=cfg.weight_decay)]
+        optimizers.append(Muon([matrices, adapter], weight_decay=cfg.weight_decay))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["peak_lr"] = group["lr"]
