@@ -13,16 +13,16 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[0] = str(REPOSITORY)  # a job starts this file where par is not installed
 
 import typer  # noqa: E402
-from rich.console import Console  # noqa: E402
 
-from par.errors import ConfigError, ParError  # noqa: E402
+from par.errors import ConfigError  # noqa: E402
 from par.study.ledger import Ledger, plain_name, sweeps  # noqa: E402
 from par.study.space import Space, load_space, parse_space  # noqa: E402
+from ray_jobs.terminal import out, refusing  # noqa: E402
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-out = Console(width=None if sys.stdout.isatty() else 150)
 
-BAD_INPUT, SEEDS_MISSING = 2, 1
+SEEDS_MISSING = 1
+"""Exit code when some seeds have no result yet."""
 RESERVED = ("mlflow.db", "artifacts")
 """Names that MLflow's files have in a storage."""
 
@@ -61,7 +61,7 @@ def sweep(
 
     Exit code: 0 when every seed has a result, 1 when some have none yet, 2 for bad input.
     """
-    try:
+    with refusing():
         home = _folder(storage or default_storage())
         chosen, ledger = _open(space, name, resume, home, dry_run=dry_run)
         from ray_jobs.drive import Options, drive, show_plan
@@ -81,9 +81,6 @@ def sweep(
                 raise ConfigError(f"--storage {home} cannot be written: {fault}") from None
 
         complete = drive(chosen, ledger, begin, options, out)
-    except ParError as fault:
-        Console(stderr=True, soft_wrap=True).print(f"error: {fault}", style="red", markup=False, highlight=False)
-        raise typer.Exit(BAD_INPUT) from None
     if not complete:
         raise typer.Exit(SEEDS_MISSING)
 

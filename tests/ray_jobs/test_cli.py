@@ -4,7 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from par.evaluation.thresholds import Grid, ranking
-from ray_jobs.cli import BAD_INPUT, app
+from ray_jobs.cli import app
+from ray_jobs.terminal import BAD_INPUT
 from tests.evaluation.recorded import recorded
 
 

@@ -1,0 +1,1 @@
+"""The subcommands of `par`, a file each."""

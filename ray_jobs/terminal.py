@@ -1,0 +1,25 @@
+"""What the commands share: where they print, and how bad input ends them."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+
+from par.errors import ParError
+
+out = Console(width=None if sys.stdout.isatty() else 150)
+
+BAD_INPUT = 2
+"""Exit code for input that cannot be run."""
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """End the command with one message and exit code 2 at a ParError; nobody gets a traceback for bad input."""
+    try:
+        yield
+    except ParError as fault:
+        Console(stderr=True, soft_wrap=True).print(f"error: {fault}", style="red", markup=False, highlight=False)
+        raise typer.Exit(BAD_INPUT) from None
