@@ -3,15 +3,22 @@
 import json
 import math
 import os
+import re
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlsplit
 from uuid import uuid4
 
-from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
 
 from par.errors import LedgerError
+
+_DRAFT = re.compile(r"\..+\.[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,25 +36,39 @@ class Objects:
         try:
             filesystem, root = FileSystem.from_uri(str(storage))
         except ValueError as fault:
-            raise LedgerError(f"storage={storage} cannot be used: {fault}; give a path, s3://... or gs://...") from None
+            why = str(fault).replace(str(storage), public(storage))
+            raise LedgerError(
+                f"storage={public(storage)} cannot be used: {why}; give a path, s3://... or gs://..."
+            ) from None
         return cls(filesystem, root.rstrip("/"))
 
     def below(self, folder: str) -> Self:
         """Narrow to a folder."""
         return type(self)(self.filesystem, f"{self.root}/{folder}")
 
+    @property
+    def is_local(self) -> bool:
+        """Whether these are files of this machine's file system, or of one mounted there."""
+        return isinstance(self.filesystem, LocalFileSystem)
+
     def put(self, path: str, data: bytes) -> None:
-        """Write one object so that no reader ever sees a part of it."""
-        if isinstance(self.filesystem, LocalFileSystem):
-            _commit(Path(self.root, path), data)
-            return
-        with self.filesystem.open_output_stream(f"{self.root}/{path}") as stream:
-            stream.write(data)
+        """Write one object so that no reader ever sees a part of it, whenever the writer dies or is interrupted."""
+        # A stream that an exception closes makes visible what it has so far. Signals interrupt the main thread alone.
+        with ThreadPoolExecutor(1) as pool:
+            if self.is_local:
+                pool.submit(_commit, Path(self.root, path), data).result()
+            else:
+                pool.submit(self._upload, path, data).result()
 
     def get(self, path: str) -> bytes:
-        """Read one object. Raises FileNotFoundError."""
-        with self.filesystem.open_input_stream(f"{self.root}/{path}") as stream:
-            return stream.read()
+        """Read one object, whole even if it is replaced meanwhile. Raises FileNotFoundError."""
+        if self.is_local:
+            with self.filesystem.open_input_stream(f"{self.root}/{path}", compression=None) as stream:
+                return stream.read()
+        while True:
+            data = self._download(path)
+            if self.filesystem.get_file_info(f"{self.root}/{path}").size == len(data):
+                return data
 
     def exists(self, path: str) -> bool:
         """Whether an object is there."""
@@ -55,9 +76,52 @@ class Objects:
 
     def walk(self, folder: str = "", *, recursive: bool) -> list[str]:
         """List the paths of objects and folders below ``folder``, drafts included."""
+        return [self._within(info) for info in self._infos(folder, recursive=recursive)]
+
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        """List the bytes of every object below ``folder``, by path, drafts included."""
+        infos = self._infos(folder, recursive=True)
+        return {self._within(info): info.size for info in infos if info.type == FileType.File}
+
+    def drafts(self, folder: str = "", *, before: datetime) -> list[str]:
+        """List what writers that died left half-written below ``folder``, last touched ``before`` (with a time zone).
+
+        On a local disk alone: what is half-written in an object store cannot be listed here.
+        """
+        infos = self._infos(folder, recursive=True)
+        return [self._within(info) for info in infos if _DRAFT.fullmatch(info.base_name) and info.mtime < before]
+
+    def delete(self, path: str) -> None:
+        """Remove one object; that it is gone already is no error."""
+        with suppress(FileNotFoundError):
+            self.filesystem.delete_file(f"{self.root}/{path}")
+
+    def delete_folder(self, path: str) -> None:
+        """Remove a folder with all that is below it, in no order; that it is gone already is no error."""
+        with suppress(FileNotFoundError):
+            self.filesystem.delete_dir(f"{self.root}/{path}")
+
+    def _upload(self, path: str, data: bytes) -> None:
+        with self.filesystem.open_output_stream(f"{self.root}/{path}", compression=None) as stream:
+            stream.write(data)
+
+    def _download(self, path: str) -> bytes:
+        """Read an object by one request, up to the length it had before: one that has grown since is cut there."""
+        with self.filesystem.open_input_file(f"{self.root}/{path}") as file:
+            return file.read_at(file.size(), 0)
+
+    def _infos(self, folder: str, *, recursive: bool) -> list[FileInfo]:
         start = f"{self.root}/{folder}".rstrip("/")
-        infos = self.filesystem.get_file_info(FileSelector(start, recursive=recursive, allow_not_found=True))
-        return [info.path[len(self.root) + 1 :] for info in infos]
+        return self.filesystem.get_file_info(FileSelector(start, recursive=recursive, allow_not_found=True))
+
+    def _within(self, info: FileInfo) -> str:
+        return info.path[len(self.root) + 1 :]
+
+
+def public(storage: str | Path) -> str:
+    """Return the storage as it may be shown and recorded: without the key and the secret that a URI can carry."""
+    uri = urlsplit(str(storage))
+    return uri._replace(netloc=uri.netloc.rpartition("@")[2]).geturl() if "@" in uri.netloc else str(storage)
 
 
 def encode(name: str, record: Mapping[str, Any]) -> bytes:
@@ -98,11 +162,15 @@ def _commit(path: Path, data: bytes) -> None:
     """Write a draft under a name of its own, then rename it; both are on the disk before this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{uuid4().hex}")
-    with draft.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    try:
+        with draft.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
