@@ -147,16 +147,18 @@ class OptimConfig(Part):
 
 
 class StretchConfig(Part):
-    """Positions multiplied by a factor s from [1, s_max(t)], one s per step."""
+    """Positions multiplied by a factor s from [s_min(t), s_max(t)], one s per step."""
 
     enabled: bool = False
     distribution: Literal["uniform", "log_uniform"] = "uniform"
     """Of s; log_uniform draws factors near 1, at which a model is tested, more often."""
+    s_min: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Below 1, the 1 of a test lies inside the range that was trained, not at its edge."""
     s_max: Annotated[float, Field(ge=1)] = 8.0
     start: Share = 0.9
     """Share of the run after which positions stretch."""
     ramp: Share = 0.1
-    """Share of the run over which s_max(t) rises from 1 to s_max."""
+    """Share of the run over which the range grows from 1 to [s_min, s_max]."""
 
     @model_validator(mode="after")
     def _inside_the_run(self) -> Self:

@@ -17,6 +17,7 @@ NEEDS: dict[str, tuple[str, tuple[object, ...]]] = {
     "optim.muon_lr": ("optim.matrices", ("muon",)),
     "optim.decay_share": ("optim.decay", ("cosine", "linear")),
     "stretch.distribution": ("stretch.enabled", (True,)),
+    "stretch.s_min": ("stretch.enabled", (True,)),
     "stretch.s_max": ("stretch.enabled", (True,)),
     "stretch.start": ("stretch.enabled", (True,)),
     "stretch.ramp": ("stretch.enabled", (True,)),

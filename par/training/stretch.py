@@ -4,18 +4,18 @@ from par.config import RunConfig
 from par.training.chance import Stream, generator
 
 
-def largest_factor(run: RunConfig, step: int) -> float:
-    """s_max(t): 1 until ``stretch.start``, then linear to ``stretch.s_max`` over ``stretch.ramp`` of the run."""
-    progress = step / run.train.steps - run.stretch.start
-    if not run.stretch.enabled or progress < 0:
-        return 1.0
-    risen = min(1.0, progress / run.stretch.ramp) if run.stretch.ramp else 1.0
-    return 1.0 + (run.stretch.s_max - 1.0) * risen
+def factor_range(run: RunConfig, step: int) -> tuple[float, float]:
+    """s_min(t) and s_max(t): both 1 until ``stretch.start``, then linear to their ends over ``stretch.ramp``."""
+    stretch, progress = run.stretch, step / run.train.steps - run.stretch.start
+    if not stretch.enabled or progress < 0:
+        return 1.0, 1.0
+    risen = min(1.0, progress / stretch.ramp) if stretch.ramp else 1.0
+    return 1.0 + (stretch.s_min - 1.0) * risen, 1.0 + (stretch.s_max - 1.0) * risen
 
 
 def draw_factor(run: RunConfig, step: int) -> float:
-    """s from [1, s_max(t)], a pure function of (settings, seed, step)."""
-    rng, largest = generator(Stream.STRETCH, run.seed, step), largest_factor(run, step)
+    """s from [s_min(t), s_max(t)], a pure function of (settings, seed, step)."""
+    rng, (least, largest) = generator(Stream.STRETCH, run.seed, step), factor_range(run, step)
     if run.stretch.distribution == "log_uniform":
-        return float(largest ** rng.uniform())
-    return float(rng.uniform(1.0, largest))
+        return float(least * (largest / least) ** rng.uniform())
+    return float(rng.uniform(least, largest))
