@@ -9,9 +9,22 @@ from enum import StrEnum
 class FailureKind(StrEnum):
     """Why an attempt ended before its run was done."""
 
+    STOPPED = "STOPPED"
+    """Somebody asked for it, or the driver that started it is gone."""
+    PREEMPTED = "PREEMPTED"
+    """The node was announced to be taken away."""
+    NODE_LOST = "NODE_LOST"
+    """The node went without a word."""
     WORKER_DIED = "WORKER_DIED"
+    """A process died, or raised what no other kind stands for."""
+    HANG = "HANG"
+    """A worker stopped making progress."""
     OOM_GPU = "OOM_GPU"
+    OOM_HOST = "OOM_HOST"
+    DISK = "DISK"
+    """The storage is full."""
     NUMERIC = "NUMERIC"
+    """Loss or gradient were not finite: a result."""
     CONFIG = "CONFIG"
     DATA = "DATA"
 
@@ -50,6 +63,22 @@ class PassTooLargeError(ParError):
     """A training pass does not fit into the memory of the device: with fewer prompts per pass it may."""
 
     kind = FailureKind.OOM_GPU
+
+
+class StoppedError(ParError):
+    """The driver asked for an end; all that was trained so far is saved."""
+
+    kind = FailureKind.STOPPED
+
+
+class PreemptedError(StoppedError):
+    """The node will be taken away; all that was trained so far is saved."""
+
+    kind = FailureKind.PREEMPTED
+
+
+class SupersededError(StoppedError):
+    """Another attempt, or another driver, has taken the seed over: nothing more may be written."""
 
 
 class DivergedError(ParError):

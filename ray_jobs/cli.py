@@ -2,6 +2,7 @@
 
 import typer
 
+from ray_jobs.commands.resume import resume
 from ray_jobs.commands.thresholds import thresholds
 
 app = typer.Typer(
@@ -17,7 +18,8 @@ def par() -> None:
     """Looped language models trained with Progress-Aligned Recurrence."""
 
 
-app.command()(thresholds)
+for command in (resume, thresholds):
+    app.command()(command)
 
 if __name__ == "__main__":
     app()

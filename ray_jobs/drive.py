@@ -2,34 +2,40 @@
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from ray import tune
 from ray.tune.experiment import Trial
 from rich.console import Console
 
-from par.errors import ConfigError
+from par.errors import ConfigError, FailureKind
+from par.study.lease import Lease, break_lease, hold, holder
 from par.study.ledger import Ledger
 from par.study.records import ConfigRecord, SweepState
 from par.study.report.plots import accuracy_by_depth
 from par.study.report.table import results_table
 from par.study.space import Space
 from ray_jobs.cluster import REPOSITORY, Demand, concurrency, connected, demand
+from ray_jobs.lives import Lives, now, saved_step
+from ray_jobs.options import GRACE_S
 from ray_jobs.plan import BackbonePlan, mean_cost, plan_table, sampled_runs, seeds_done
 from ray_jobs.progress import Progress
 from ray_jobs.proposals import LedgerSearch, shares
+from ray_jobs.provenance import source_hash
+from ray_jobs.stopping import GraceOver, StopCallback, Stopping
 from ray_jobs.store import Store, default_uri, open_store
-from ray_jobs.ticket import Ticket
+from ray_jobs.ticket import HANG_AFTER_S, Ticket
 from ray_jobs.tracking import Projection
 from ray_jobs.trial import run_trial
 
-RETRIES = 1
-"""How often a driver starts a failed seed again."""
+LOOK_EVERY_S = 2.0
+"""How often the driver looks whether a limit is reached."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +48,14 @@ class Options:
     max_concurrent: int | None
     cpus_per_worker: float
     gpus_per_worker: float | None
+    kinds: Collection[FailureKind] = ()
+    """Failures whose seeds are started again though they were given up."""
+    device_hours: float | None = None
+    max_failed_share: float = 1.0
+    hang_after_s: float = HANG_AFTER_S
+    grace_s: float = GRACE_S
+    break_lease: str | None = None
+    """Why a driver that still seems to live loses the sweep."""
 
     @property
     def scales_up(self) -> bool:
@@ -85,8 +99,8 @@ def plans(space: Space, state: SweepState, options: Options, resources: Mapping[
     return found
 
 
-def drive(space: Space, ledger: Ledger | None, begin: Callable[[], Ledger], options: Options, console: Console) -> bool:
-    """Run what is left of the sweep and show the results; True when every wanted seed has one.
+def drive(space: Space, ledger: Ledger | None, begin: Callable[[], Ledger], options: Options, console: Console) -> int:
+    """Run what is left of the sweep and show the results; the exit code is 0 when every wanted seed has one.
 
     A new sweep (``ledger`` None) is begun once its plan is known to fit the cluster.
     """
@@ -96,55 +110,70 @@ def drive(space: Space, ledger: Ledger | None, begin: Callable[[], Ledger], opti
         todo = plans(space, ledger.read() if ledger else SweepState({}, ()), options, resources)
         console.print(plan_table(space, todo))
         store = open_store(options.tracking_uri or default_uri(options.storage))
-        ledger = ledger or begin()
-        driver = Driver(space, ledger, options, resources, store, Projection(ledger, store), console)
-        return driver.run(todo)
+        ledger, stopping = ledger or begin(), Stopping()
+        if options.break_lease and holder(ledger):
+            break_lease(ledger, options.break_lease)
+        with stopping.on_signals(), hold(ledger, code=source_hash(), on_lost=stopping.ask) as lease:
+            lives = Lives(ledger, space.seed_numbers, partial(saved_step, ledger), options.kinds)
+            state = lives.take_over(ledger.read(), lease.last_seen)
+            return Driver(space, lives, state, options, resources, store, console, lease, stopping).run(todo)
 
 
-@dataclass(frozen=True, slots=True)
 class Driver:
-    """One driver's work on one sweep, connected to a cluster."""
+    """One driver's work on one sweep, connected to a cluster, with the sweep's lease in its hand."""
 
-    space: Space
-    ledger: Ledger
-    options: Options
-    resources: Mapping[str, float]
-    store: Store
-    projection: Projection
-    console: Console
+    def __init__(
+        self, space: Space, lives: Lives, state: SweepState, options: Options, resources: Mapping[str, float],
+        store: Store, console: Console, lease: Lease, stopping: Stopping,
+    ) -> None:  # fmt: skip
+        """Take the sweep as it stands, ``state``."""
+        self.space, self.lives, self.ledger, self.options = space, lives, lives.ledger, options
+        self.resources, self.store, self.console = resources, store, console
+        self.lease, self.stopping, self.looked = lease, stopping, float("-inf")
+        self.projection = Projection(self.ledger, store)
+        self.projection.sync(state, status="RUNNING")
+        self.search = LedgerSearch(lives, space, self.ticket, state.configs)
 
-    def run(self, todo: list[BackbonePlan]) -> bool:
-        """Run what is left and show the results; True when every wanted seed has one."""
-        self.projection.sync(self.ledger.read(), status="RUNNING")
-        search = LedgerSearch(self.ledger, self.space, self.ticket)
+    def run(self, todo: list[BackbonePlan]) -> int:
+        """Run what is left and show the results; 0 when every wanted seed has one."""
         if any(plan.left for plan in todo):
-            self._fit(search, todo)
-        state, complete = self.ledger.read(), search.complete()
+            self._fit(todo)
+        state, complete = self.lives.end_open(self.ledger.read(), now()), self.search.complete()
         self.projection.sync(state, status="FINISHED" if complete else "KILLED")
-        for backbone in sorted(search.exhausted):
+        for backbone in sorted(self.search.exhausted):
             self.console.print(f"{backbone}: the space has no further configurations than these")
         self._show(state)
         if not complete:
-            name = self.ledger.name
-            self.console.print(f"Some seeds of {name} have no result yet: go on with --resume {name}", style="yellow")
-        return complete
+            self._say_how_to_go_on()
+        return 0 if complete else self.stopping.exit_code
 
     def ticket(self, record: ConfigRecord, seed: int) -> dict[str, Any]:
         """What the trial of one seed is told."""
         needs = self.options.demand(record.run["train"]["workers"], self.resources)
-        ticket = Ticket.of(self.ledger, record, seed, gpus=needs.gpus_per_worker, cpus=needs.cpus_per_worker)
-        return ticket.to_dict()
+        asked_for = (record.id, seed) in self.lives.asked_for
+        self.lives.asked_for.discard((record.id, seed))
+        return Ticket.of(
+            self.ledger, record, seed, gpus=needs.gpus_per_worker, cpus=needs.cpus_per_worker,
+            driver=self.lease.record.owner, asked_for=asked_for, hang_after_s=self.options.hang_after_s,
+        ).to_dict()  # fmt: skip
 
-    def _fit(self, search: LedgerSearch, todo: list[BackbonePlan]) -> None:
-        """Hand what is left to Tune; it returns when nothing more can be started."""
+    def _fit(self, todo: list[BackbonePlan]) -> None:
+        """Hand what is left to Tune; it returns when nothing more can be started.
+
+        Tune starts nothing again by itself: a seed that failed is suggested once more, or given up.
+        """
         os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
+        os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
         os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
-        done, total = sum(plan.done for plan in todo), sum(plan.seeds for plan in todo)
+        done, self.total = sum(plan.done for plan in todo), sum(plan.seeds for plan in todo)
+        progress = Progress(
+            self.ledger, self.projection, self.console, done=done, total=self.total, settle=self.search.settle
+        )
         tune.Tuner(
             tune.with_resources(run_trial, partial(_placement, self.options, dict(self.resources))),
             tune_config=tune.TuneConfig(
-                search_alg=search,
-                num_samples=sum(plan.left for plan in todo),
+                search_alg=self.search,
+                num_samples=-1,
                 max_concurrent_trials=min(plan.concurrency for plan in todo),
                 reuse_actors=True,
                 trial_name_creator=_trial_name,
@@ -153,11 +182,40 @@ class Driver:
             run_config=tune.RunConfig(
                 name=f"{datetime.now():%Y%m%d-%H%M%S}",
                 storage_path=f"{self.ledger.storage}/{self.ledger.name}/tune",
-                callbacks=[Progress(self.ledger, self.projection, self.console, done=done, total=total)],
-                failure_config=tune.FailureConfig(max_failures=RETRIES),
+                callbacks=[progress, StopCallback(self.stopping, self._look, self._stop)],
+                stop=GraceOver(self.stopping, self.options.grace_s),
+                failure_config=tune.FailureConfig(max_failures=0),
                 verbose=0,
             ),
         ).fit()
+
+    def _look(self) -> None:
+        """Ask for the end when a limit is reached, or when the sweep is another driver's by now."""
+        if monotonic() - self.looked < LOOK_EVERY_S:
+            return
+        self.looked = monotonic()
+        limit, used = self.options.device_hours, self.search.device_hours()
+        failed = len(self.lives.given_up)
+        if limit is not None and used >= limit:
+            self.stopping.ask(f"BUDGET: {used:.2f} of {limit:g} device-hours are used")
+        elif failed > self.options.max_failed_share * self.total:
+            self.stopping.ask(f"{failed} of {self.total} seeds are given up, --max-failed-share allows no more")
+
+    def _stop(self, reason: str) -> None:
+        """Start nothing more, and have the trials save and leave."""
+        self.console.print(f"{reason}: trials save and leave, up to {self.options.grace_s:g} s", style="yellow")
+        self.search.stopping = True
+        self.lease.ask_to_stop(reason)
+
+    def _say_how_to_go_on(self) -> None:
+        """Which seeds wait, and the command that goes on with them."""
+        name, given_up = self.ledger.name, self.lives.given_up
+        for fate in sorted({fate.reason for fate in given_up.values()}):
+            count = sum(other.reason == fate for other in given_up.values())
+            self.console.print(f"{count} seeds are given up. {fate}", style="yellow")
+        if given_up:
+            self.console.print(f"Once that is put right: par resume {name} --failed", style="yellow")
+        self.console.print(f"Some seeds of {name} have no result yet: go on with --resume {name}", style="yellow")
 
     def _show(self, state: SweepState) -> None:
         """The table, the plot, and where to look further."""

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from par import metrics as m
 from par.study.ledger import ConfigRecord, Ledger
+from ray_jobs.recovery import GiveUp, StartAgain
 from ray_jobs.ticket import Ticket
 from ray_jobs.tracking import Projection, config_name
 
@@ -28,10 +29,11 @@ class Progress(Callback):
         *,
         done: int,
         total: int,
+        settle: Callable[[str, BaseException], StartAgain | GiveUp | None],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.ledger, self.projection, self.console, self.clock = ledger, projection, console, clock
-        self.done, self.total = done, total
+        self.done, self.total, self.settle = done, total, settle
         self.records: dict[str, ConfigRecord] = {}
         self.printed: dict[str, float] = {}
 
@@ -67,20 +69,30 @@ class Progress(Callback):
         config = self.ledger.read_config(ticket.config)
         self.projection.sync_seed(config, ticket.seed)
         self.projection.sync_config(config, running=True)
-        result = config.results[ticket.seed]
+        result = config.results.get(ticket.seed)
+        if result is None:
+            self._print(ticket, f"left at step {config.attempts(ticket.seed)[-1].saved_step}, goes on from there")
+            return
         self.done += 1
         outcome = result.failure or f"G = {result.metrics[m.G.name]:.2f}"
         self._print(ticket, f"done: {outcome} ({self.done} of {self.total} seeds)")
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Close the run of a seed that will not be tried again by this driver."""
+        """Have it decided what follows for a seed whose trial failed, and say so."""
         ticket = Ticket.of_trial(trial.config)
+        decision = self.settle(trial.trial_id, _error(trial))
         config = self.ledger.read_config(ticket.config)
         self.projection.sync_seed(config, ticket.seed)
-        attempts = config.attempts(ticket.seed)
-        last = attempts[-1].record if attempts else {}
-        reason = f"{last.get('failure', 'died')}: {last.get('message', 'without a word')}"
-        self._print(ticket, f"failed ({reason}); it goes on from its last checkpoint with --resume {self.ledger.name}")
+        last = config.attempts(ticket.seed)[-1].record
+        said = str(last.get("message", "")).strip().splitlines()
+        self._print(ticket, f"failed ({last.get('failure')}: {said[-1] if said else 'without a word'})")
+        match decision:
+            case StartAgain(reason):
+                self._print(ticket, f"starts again ({reason})")
+            case GiveUp(reason):
+                self._print(ticket, f"is given up ({reason})")
+            case None:
+                self.done += 1
 
     def _record(self, ticket: Ticket) -> ConfigRecord:
         if ticket.config not in self.records:
@@ -90,6 +102,14 @@ class Progress(Callback):
     def _print(self, ticket: Ticket, message: str) -> None:
         name = config_name(self._record(ticket))
         self.console.print(f"{datetime.now():%H:%M:%S}  {name}·seed{ticket.seed}  {message}", highlight=False)
+
+
+def _error(trial: Trial) -> BaseException:
+    """What the cluster says of a trial that failed."""
+    try:
+        return trial.get_pickled_error() or trial.get_error() or RuntimeError("the trial ended without a word")
+    except Exception as unreadable:  # noqa: BLE001  # an error of a class that this process does not have
+        return RuntimeError(f"the trial failed, and its error cannot be read: {unreadable}")
 
 
 def _describe(result: dict[str, Any], steps: int) -> str:

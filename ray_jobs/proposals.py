@@ -3,6 +3,8 @@
 import json
 import warnings
 from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import optuna
@@ -12,11 +14,13 @@ from ray.tune.search import Searcher
 
 from par import metrics as m
 from par.study.domains import Choice, Domain, FloatRange, IntRange
-from par.study.ledger import Ledger
 from par.study.racing import Finished, NewConfiguration, RunSeed, Standing, Wait, next_run, verdict_due
 from par.study.records import ConfigRecord, ConfigState, Verdict
 from par.study.space import Space
 from par.study.statistics import SUCCESS, lower_bound, success_rate, summary
+from ray_jobs.lives import Lives
+from ray_jobs.recovery import GiveUp, StartAgain
+from ray_jobs.ticket import Ticket
 
 DUPLICATES = 50
 """Known proposals in a row after which random ones are tried; after as many of these the space is exhausted."""
@@ -124,19 +128,36 @@ class BackboneStudy:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A seed that a trial runs, and how many attempts it had before."""
+
+    config: str
+    seed: int
+    attempts: int
+    devices: float
+    since: float
+
+
 class LedgerSearch(Searcher):
     """Tune's view of the ledger: every suggestion is one seed of one configuration.
 
     One driver drives a sweep: it reads the ledger once, and again only the configuration whose trial has ended.
     """
 
-    def __init__(self, ledger: Ledger, space: Space, ticket: Callable[[ConfigRecord, int], Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        lives: Lives,
+        space: Space,
+        ticket: Callable[[ConfigRecord, int], Mapping[str, Any]],
+        known: tuple[ConfigState, ...],
+    ) -> None:
         super().__init__()
-        self.ledger, self.space, self.ticket = ledger, space, ticket
-        self.running: dict[str, tuple[str, int]] = {}
-        self.given_up: set[tuple[str, int]] = set()
+        self.ledger, self.lives, self.space, self.ticket = lives.ledger, lives, space, ticket
+        self.running: dict[str, Running] = {}
         self.exhausted: set[str] = set()
-        known = ledger.read().configs
+        self.stopping = False
+        """Whether nothing more is started."""
         self.standing = Standing(space.seed_numbers, known)
         self.studies = {
             backbone: BackboneStudy(space, backbone, tuple(c for c in known if c.record.backbone == backbone))
@@ -147,23 +168,42 @@ class LedgerSearch(Searcher):
 
     def suggest(self, trial_id: str) -> Any:
         """The next seed to run as a dictionary, None while there is nothing to start, FINISHED when all is done."""
+        if self.stopping:
+            return None if self.running else Searcher.FINISHED
         while isinstance(decision := self._decide(), NewConfiguration):
             self._propose(decision.backbone)
         if isinstance(decision, RunSeed):
-            self.running[trial_id] = (decision.config, decision.seed)
-            record = self.standing.configs[decision.config].record
-            return {"ticket": dict(self.ticket(record, decision.seed))}
+            config = self.standing.configs[decision.config]
+            before = len(config.attempts(decision.seed))
+            ticket = dict(self.ticket(config.record, decision.seed))
+            devices = Ticket.of_trial({"ticket": ticket}).devices
+            self.running[trial_id] = Running(config.id, decision.seed, before, devices, monotonic())
+            return {"ticket": ticket}
         return Searcher.FINISHED if isinstance(decision, Finished) or not self.running else None
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Free the seed; a seed without a result is not tried again by this driver, but by the next resume."""
-        config, seed = self.running[trial_id]
-        state = self.ledger.read_config(config)
+        """Settle a trial that ended in order; for one that did not, the driver knows the error and settles it."""
+        if not error:
+            self.settle(trial_id)
+
+    def settle(self, trial_id: str, fault: BaseException | None = None) -> StartAgain | GiveUp | None:
+        """Take note that a trial has ended, of ``fault`` if not in order; None if its seed has a result.
+
+        Otherwise the seed is suggested again, or given up.
+        """
+        run = self.running.pop(trial_id)
+        if fault is not None:
+            self.lives.close(run.config, run.seed, fault, run.attempts)
+        state = self.ledger.read_config(run.config)
+        self.lives.count(state.attempts(run.seed)[run.attempts :])
         self.standing.put(state)
-        if seed not in state.results:
-            self.given_up.add((config, seed))
         self._judge(state)
-        del self.running[trial_id]
+        return None if run.seed in state.results else self.lives.judge(state, run.seed)
+
+    def device_hours(self) -> float:
+        """What all attempts took so far, those of former drivers and those that run included."""
+        running = sum(run.devices * (monotonic() - run.since) for run in self.running.values())
+        return (self.lives.device_seconds + running) / 3600
 
     def complete(self) -> bool:
         """Whether every wanted seed has a result."""
@@ -184,7 +224,7 @@ class LedgerSearch(Searcher):
         """Nothing: a new searcher reads the ledger."""
 
     def _decide(self) -> RunSeed | NewConfiguration | Wait | Finished:
-        taken = {*self.running.values(), *self.given_up}
+        taken = {*((run.config, run.seed) for run in self.running.values()), *self.lives.given_up}
         return next_run(self.standing, configurations=self._totals(), running=taken)
 
     def _totals(self) -> dict[str, int]:

@@ -1,48 +1,90 @@
-"""What an attempt died of, and what to do about it: pure functions of what is known."""
+"""What to do after a failure: pure functions of the attempts of a seed, each with its reason.
 
-from collections.abc import Iterator, Sequence
+No clock, no disk, no cluster: what happened is in the attempts.
+"""
 
-from ray.train import WorkerGroupError
-from ray.train.v2._internal.exceptions import UserExceptionWithTraceback
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from par.config import RunConfig
-from par.errors import FailureKind, ParError, PassTooLargeError
+from par.errors import FailureKind
 from par.study.records import Attempt
-from par.training.speed import lacks_memory
+
+WITHOUT_LIMIT = (FailureKind.STOPPED, FailureKind.PREEMPTED, FailureKind.NODE_LOST)
+"""Nothing that the run did: they never use up a budget."""
+BUDGETS = {FailureKind.WORKER_DIED: 2, FailureKind.HANG: 1}
+"""How often a seed is started again from the same step after a failure that may pass; others do not."""
+ADVICE = {
+    FailureKind.WORKER_DIED: "the log of the worker may say why: see the node's Ray session folder",
+    FailureKind.HANG: "the stacks of its workers lie beside the attempt",
+    FailureKind.OOM_GPU: "one prompt per pass does not fit: use more workers, a smaller window, or a larger device",
+    FailureKind.OOM_HOST: "use fewer workers per node (--cpus-per-worker) or nodes with more memory",
+    FailureKind.DISK: "free space (par gc), then start it again",
+    FailureKind.NUMERIC: "the same step would fail again",
+    FailureKind.CONFIG: "no seed of this configuration can run",
+    FailureKind.DATA: "no seed of this configuration can run until what it names is put right",
+}
+WHOLE_CONFIGURATION = (FailureKind.CONFIG, FailureKind.DATA)
+"""What fails for one seed fails for all of the configuration."""
 
 
-def kind_of(fault: BaseException) -> FailureKind:
-    """The kind of failure that an exception stands for; of several workers' the first that is known."""
-    known = (kind for cause in _causes(fault) if (kind := _kind(cause)) is not None)
-    return next(known, FailureKind.WORKER_DIED)
+@dataclass(frozen=True, slots=True)
+class StartAgain:
+    """The seed goes on from its last checkpoint."""
+
+    reason: str
 
 
-def _causes(fault: BaseException) -> Iterator[BaseException]:
-    """The exception and what it was raised for: those of the workers, and those that it wraps."""
-    yield fault
-    if isinstance(fault, WorkerGroupError):
-        for failure in fault.worker_failures.values():
-            yield from _causes(failure)
-    elif isinstance(fault, UserExceptionWithTraceback):
-        yield from _causes(fault._base_exc)  # pyright: ignore[reportPrivateUsage]  # Ray keeps the worker's own there only
-    elif fault.__cause__ is not None:
-        yield from _causes(fault.__cause__)
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The seed waits until a person asks for it with ``--failed``."""
+
+    reason: str
+    kind: FailureKind
+
+    @property
+    def whole_configuration(self) -> bool:
+        """Whether the other seeds of the configuration are not to be started either."""
+        return self.kind in WHOLE_CONFIGURATION
 
 
-def _kind(fault: BaseException) -> FailureKind | None:
-    if lacks_memory(fault):
-        return FailureKind.OOM_GPU
-    return fault.kind if isinstance(fault, ParError) else None
+def decide(attempts: Sequence[Attempt]) -> StartAgain | GiveUp:
+    """What becomes of a seed that has no result, after its attempts so far, all ended.
 
-
-def smaller_pass(run: RunConfig, fault: BaseException) -> int | None:
-    """Half as many prompts per training pass; the global batch, its order and its gradient stay.
-
-    None where that would not help: another fault, memory that is lacking elsewhere, or a pass of one prompt.
+    A budget counts the failures of one kind since the seed last got on: an attempt that saved further steps renews it,
+    and so does one that a person asked for.
     """
+    if not attempts or attempts[-1].failure is None:
+        return StartAgain("not finished" if attempts else "not begun")
+    last = attempts[-1]
+    if "next_micro_batch" in last.record:
+        return StartAgain(f"{last.failure}: with {last.record['next_micro_batch']} prompts per pass")
+    kind = FailureKind(last.failure)
+    if kind in WITHOUT_LIMIT:
+        return StartAgain(f"{kind}: uses up no budget")
+    allowed, used = BUDGETS.get(kind, 0), _in_vain(attempts, kind)
+    if used <= allowed:
+        return StartAgain(f"{kind}: start {used} of {allowed} again from step {last.saved_step}")
+    again = f" after {used} attempts from step {last.saved_step}" if allowed else ""
+    return GiveUp(f"{kind}{again}: {ADVICE[kind]}", kind)
+
+
+def _in_vain(attempts: Sequence[Attempt], kind: FailureKind) -> int:
+    """Attempts of that kind that began where the next one would begin, since a person last asked for the seed."""
+    count, saved = 0, attempts[-1].saved_step
+    for attempt in reversed(attempts):
+        if attempt.resumed_at < saved:
+            break
+        count += attempt.failure == kind
+        if attempt.asked_for:
+            break
+    return count
+
+
+def smaller_pass(run: RunConfig) -> int | None:
+    """Half as many prompts per training pass; the global batch, its order and its gradient stay. None for a single."""
     prompts = run.train.prompts_per_pass
-    too_large = any(isinstance(cause, PassTooLargeError) for cause in _causes(fault))
-    return prompts // 2 if too_large and prompts > 1 else None
+    return prompts // 2 if prompts > 1 else None
 
 
 def learnt_pass(attempts: Sequence[Attempt]) -> int | None:

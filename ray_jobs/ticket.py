@@ -10,6 +10,9 @@ from par.config import RunConfig
 from par.study.ledger import Ledger
 from par.study.records import ConfigRecord
 
+HANG_AFTER_S = 1800.0
+"""Without any progress for as long, a worker counts as hanging."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ticket:
@@ -24,13 +27,24 @@ class Ticket:
     """The whole RunConfig, nested."""
     gpus_per_worker: float
     cpus_per_worker: float
+    driver: str | None = None
+    """Owner of the sweep's lease, who may stop the seed; nobody where a seed runs without a sweep."""
+    asked_for: bool = False
+    """Whether a person had the seed started again after it had been given up."""
+    hang_after_s: float = HANG_AFTER_S
+    attempt: int = 0
+    """Number of the attempt; 0 before it has begun."""
 
     @classmethod
-    def of(cls, ledger: Ledger, record: ConfigRecord, seed: int, *, gpus: float, cpus: float) -> Self:
+    def of(
+        cls, ledger: Ledger, record: ConfigRecord, seed: int, *, gpus: float, cpus: float, driver: str | None = None,
+        asked_for: bool = False, hang_after_s: float = HANG_AFTER_S,
+    ) -> Self:  # fmt: skip
         """Write the ticket of one seed."""
         return cls(
             storage=ledger.storage, sweep=ledger.name, config=record.id, seed=seed,
-            settings={**record.run, "seed": seed}, gpus_per_worker=gpus, cpus_per_worker=cpus,
+            settings={**record.run, "seed": seed}, gpus_per_worker=gpus, cpus_per_worker=cpus, driver=driver,
+            asked_for=asked_for, hang_after_s=hang_after_s,
         )  # fmt: skip
 
     @classmethod
@@ -47,6 +61,11 @@ class Ticket:
         """The same seed with this many prompts per pass: nothing that comes out depends on it."""
         train = {**self.settings["train"], "micro_batch": prompts}
         return replace(self, settings={**self.settings, "train": train})
+
+    @property
+    def devices(self) -> float:
+        """GPUs that the seed takes, or workers where it has none."""
+        return self.run.train.workers * (self.gpus_per_worker or 1)
 
     @property
     def trial_name(self) -> str:

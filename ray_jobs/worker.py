@@ -1,6 +1,6 @@
 """What every worker of a seed runs: train from the last commit, evaluate, write the result."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,34 +15,51 @@ from par.training import checkpoint
 from par.training.loop import StepReport, Trainer
 from par.training.parallel import data_mesh, device_of_this_worker, workers
 from par.training.speed import forget, lacks_memory, matrix_peak, peak_memory_gib
+from ray_jobs.orders import Orders
 from ray_jobs.outcome import Report, accuracy_on_the_way, diverged_metrics, outcome, to_parquet
 from ray_jobs.ticket import Ticket
+from ray_jobs.watchdog import Watchdog
 
+UNRECORDED = "unrecorded"
 COUNTS = "evaluation.json"
 """Beside the checkpoints: what an interrupted evaluation has counted."""
 
 
-def run_seed(ticket: Ticket, report: Report) -> SeedResult:
+def run_seed(ticket: Ticket, report: Report, orders: Orders | None = None) -> SeedResult:
     """Train and evaluate one seed and write its result to the ledger; every worker of the seed calls it.
 
     ``report`` gets one flat record per ``train.report_every`` steps and per evaluated batch. A diverged seed is a
-    result: G = 0 with its failure kind.
+    result: G = 0 with its failure kind. Raises StoppedError, with a checkpoint saved, if the driver's ``orders`` say
+    so, and SupersededError, with nothing written, if the seed is another driver's by now.
     """
-    run, ledger = ticket.run, ticket.ledger()
+    run = ticket.run
     forget(device_of_this_worker())
     trainer = Trainer(run, data_mesh(run.train.precision))
+    with Watchdog(ticket, workers(trainer.mesh)[0]) as watchdog:
+        return _run_seed(trainer, ticket, report, orders or Orders(ticket), watchdog)
+
+
+def _run_seed(trainer: Trainer, ticket: Ticket, report: Report, orders: Orders, watchdog: Watchdog) -> SeedResult:
+    def evaluated(record: Mapping[str, Any]) -> None:
+        watchdog.beat()
+        report(record)
+        if orders.wants_to_leave():
+            raise orders.leave()
+
+    run, ledger = trainer.run, ticket.ledger()
     history = checkpoint.resume(trainer, ticket.checkpoints)
     files: dict[str, bytes] = {}
     try:
-        for row in _train(trainer, ticket.checkpoints, history):
+        for row in _train(trainer, ticket.checkpoints, history, orders, watchdog):
             report({"phase": "train", **row})
-        found = outcome(trainer, history, ticket.checkpoints / COUNTS, report)
+        found = outcome(trainer, history, ticket.checkpoints / COUNTS, evaluated)
         files |= found.files
         result = SeedResult(metrics=found.metrics, step=trainer.step, evaluation_set=_evaluation_set(run))
     except DivergedError as fault:
         metrics = diverged_metrics(trainer.step + 1, history)
         result = SeedResult(metrics=metrics, failure=fault.kind, message=str(fault), step=trainer.step)
     if workers(trainer.mesh)[0] == 0:
+        orders.check_ownership()
         files[HISTORY] = to_parquet(history)
         for name, data in files.items():
             ledger.write_bytes(ticket.config, ticket.seed, name, data)
@@ -50,15 +67,22 @@ def run_seed(ticket: Ticket, report: Report) -> SeedResult:
     return result
 
 
-def _train(trainer: Trainer, folder: Path, history: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Run to the last step; yield a record per report, append it to ``history``, commit checkpoints."""
+def _train(
+    trainer: Trainer, folder: Path, history: list[dict[str, Any]], orders: Orders, watchdog: Watchdog
+) -> Iterator[dict[str, Any]]:
+    """Run to the last step; yield a record per report, append it to ``history``, commit checkpoints.
+
+    Raises StoppedError after a commit once a worker is told to leave.
+    """
+    trainer.wants_to_leave = orders.wants_to_leave
     train = trainer.run.train
     if trainer.step < train.steps and workers(trainer.mesh)[0] == 0:
         (folder / COUNTS).unlink(missing_ok=True)  # those of weights that are now trained again
     peak = matrix_peak(trainer.device, train.precision)
-    recent: list[StepReport] = []
+    recent = _take_unrecorded(history)
     steps = trainer.steps()
     while (step := _next(steps, recent, history)) is not None:
+        watchdog.beat()
         recent.append(step)
         commits = step.step % train.checkpoint_every == 0 or step.step == train.steps
         if step.step % train.report_every == 0 or commits:
@@ -66,8 +90,22 @@ def _train(trainer: Trainer, folder: Path, history: list[dict[str, Any]]) -> Ite
             history.append(_record(recent) | _speed(trainer, recent, peak) | seen)
             yield history[-1]
             recent = []
-        if commits:
-            checkpoint.save(trainer, folder, history)
+        if commits or step.leaving:
+            orders.check_ownership()
+            checkpoint.save(trainer, folder, [*history, *_unrecorded(recent)])
+        if step.leaving:
+            raise orders.leave()
+
+
+def _unrecorded(recent: list[StepReport]) -> list[dict[str, Any]]:
+    """The steps since the last record, for a checkpoint between two records: whoever goes on records them as one."""
+    return [{UNRECORDED: [report.row() for report in recent]}] if recent else []
+
+
+def _take_unrecorded(history: list[dict[str, Any]]) -> list[StepReport]:
+    """Remove from the history of a checkpoint the steps since its last record."""
+    rows = history.pop()[UNRECORDED] if history and UNRECORDED in history[-1] else []
+    return [StepReport(**row) for row in rows]
 
 
 def _next(steps: Iterator[StepReport], recent: list[StepReport], history: list[dict[str, Any]]) -> StepReport | None:

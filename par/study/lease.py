@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -28,7 +28,7 @@ from par.objects import decode, encode
 from par.study.ledger import Ledger
 from par.study.records import Record
 
-__all__ = ["Lease", "LeaseRecord", "break_lease", "hold", "holder", "leases", "take"]
+__all__ = ["Lease", "LeaseRecord", "break_lease", "hold", "holder", "latest", "leases", "take"]
 
 RENEW_EVERY_S = 20.0
 STALE_AFTER_S = 120.0
@@ -74,6 +74,8 @@ class LeaseRecord(Record):
     """Why it was taken although the one before had not been released."""
     reason: str = ""
     """Why the one before was broken."""
+    stopping: str = ""
+    """Why whoever works under it is to save and leave; empty while the work goes on."""
 
     @classmethod
     def of_this_process(cls, now: datetime, *, code: str) -> "LeaseRecord":
@@ -106,8 +108,11 @@ class Lease:
     on_lost: Callable[[str], object]
     """Called once, with the reason, when another process has taken the lease or broken it."""
     now: Clock
+    last_seen: str
+    """Until when the driver before was alive."""
     lost: str | None = None
     """Why it is not held any more: stop driving."""
+    writing: threading.Lock = field(default_factory=threading.Lock)
 
     def renew(self) -> None:
         """Give a sign of life, or find the lease lost. Raises OSError if the storage does not answer."""
@@ -118,17 +123,23 @@ class Lease:
         elif (there := _load(self.ledger, self.number)).owner != self.record.owner:
             self._lose(_how_lost(there))
         else:
-            self._write(replace(self.record, renewed=_text(self.now())))
+            self._write(renewed=_text(self.now()))
+
+    def ask_to_stop(self, reason: str) -> None:
+        """Tell all who work under the lease to save and leave."""
+        if not self.lost:
+            self._write(stopping=reason)
 
     def release(self) -> None:
         """End the lease, if it is still held."""
         self.renew()
         if not self.lost:
-            self._write(replace(self.record, end=_text(self.now())))
+            self._write(end=_text(self.now()))
 
-    def _write(self, record: LeaseRecord) -> None:
-        self.record = record
-        self.ledger.objects.put(_path(self.number), encode(_path(self.number), record.to_dict()))
+    def _write(self, **changes: str) -> None:
+        with self.writing:
+            self.record = replace(self.record, **changes)
+            self.ledger.objects.put(_path(self.number), encode(_path(self.number), self.record.to_dict()))
 
     def _lose(self, why: str) -> None:
         self.lost = f"the lease of sweep {self.ledger.name} is lost: {why}"
@@ -178,7 +189,8 @@ def take(
         note = _vacancy(ledger, last, now())
         mine = replace(LeaseRecord.of_this_process(now(), code=code), note=note)
         if _create(ledger, number + 1, mine, sleep):
-            return Lease(ledger=ledger, number=number + 1, record=mine, on_lost=on_lost, now=now)
+            seen = mine.since if last is None else last.end or last.renewed
+            return Lease(ledger=ledger, number=number + 1, record=mine, on_lost=on_lost, now=now, last_seen=seen)
 
 
 def break_lease(
@@ -204,6 +216,11 @@ def holder(ledger: Ledger, *, now: Clock = utc_now) -> LeaseRecord | None:
     """Return who drives the sweep now; None if nobody does, or only who died."""
     _, last = _last(ledger)
     return last if last and last.end is None and not last.lapsed(now()) else None
+
+
+def latest(ledger: Ledger) -> LeaseRecord | None:
+    """Return the lease that was taken last, whatever became of it; None for a sweep that nobody has driven."""
+    return _last(ledger)[1]
 
 
 def leases(ledger: Ledger) -> tuple[LeaseRecord, ...]:

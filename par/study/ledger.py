@@ -3,13 +3,15 @@
     <storage>/<sweep>/
       sweep.json                                format, and what the sweep's creator recorded
       lease-<n>.json                            who drives it, or drove it: see par.study.lease
+      wanted.json                               space and totals, where the sweep was made larger
       configs/<id>/config.json                  ConfigRecord
       configs/<id>/seed-<n>/attempt-<k>.json    one life of the seed: begun, and ended unless it died without a word
       configs/<id>/seed-<n>/result.json         SeedResult; exists exactly when the seed is done
       configs/<id>/seed-<n>/…parquet            accuracy by depth, training history: beside the result, before it
       configs/<id>/verdict.json                 Verdict
 
-Only an attempt is ever written again, once, when it ends. Every other object is final.
+A lease is written again while it holds, an attempt once, when it ends, wanted.json when a person wants more. All else
+is final.
 """
 
 import re
@@ -66,6 +68,8 @@ HALTING = "halting.parquet"
 HISTORY = "history.parquet"
 """Training records of one seed: step, and every train/ metric."""
 
+WANTED = "wanted.json"
+
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _SEED = re.compile(r"configs/[0-9a-f]{8}/seed-\d+")
 _OBJECT = re.compile(r"configs/[0-9a-f]{8}/(?:config|verdict|seed-\d+/(?:result|attempt-\d+))\.json")
@@ -115,6 +119,17 @@ class Ledger:
             raise LedgerError(f"sweep {sweep} has format={record.get('format')}, known up to {FORMAT}: update par")
         return cls(str(storage), sweep, record, objects)
 
+    def want(self, record: Mapping[str, Any]) -> None:
+        """Write what the sweep is to have in the end, where that is more than it began with."""
+        self.objects.put(WANTED, encode(WANTED, record))
+
+    def wanted(self) -> Mapping[str, Any]:
+        """What was last wanted; empty for a sweep that is as it began."""
+        try:
+            return decode(WANTED, self.objects.get(WANTED))
+        except FileNotFoundError:
+            return {}
+
     def folder(self, config: str, seed: int) -> str:
         """Return the folder of a seed: an absolute local path, or a URI of the storage's kind."""
         place = self.objects.below(_seed(config, seed)).root
@@ -130,7 +145,7 @@ class Ledger:
     def begin_attempt(self, config: str, seed: int, record: Mapping[str, Any]) -> int:
         """Write the start of a life of the seed and return its number, counted from 1."""
         self._require(config)
-        names = [path.rpartition("/")[2] for path in self.objects.walk(_seed(config, seed), recursive=False)]
+        names = self.files(config, seed)
         number = 1 + max((int(m[1]) for name in names if (m := re.fullmatch(r"attempt-(\d+)\.json", name))), default=0)
         path = f"{_seed(config, seed)}/attempt-{number}.json"
         self.objects.put(path, encode(path, record))
@@ -160,6 +175,10 @@ class Ledger:
             return self.objects.get(f"{_seed(config, seed)}/{plain_name('file', name)}")
         except FileNotFoundError:
             return None
+
+    def files(self, config: str, seed: int) -> list[str]:
+        """Name what lies in the folder of a seed."""
+        return [path.rpartition("/")[2] for path in self.objects.walk(_seed(config, seed), recursive=False)]
 
     def finish(self, config: str, seed: int, result: SeedResult) -> None:
         """Write the result: the seed is done. Raises LedgerError if it is done with a different one."""

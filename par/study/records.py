@@ -112,8 +112,33 @@ class Attempt:
 
     @property
     def ended(self) -> bool:
-        """False while it runs, and for ever if it died without a word."""
+        """False while it runs, and until somebody writes its end if it died without a word."""
         return "end" in self.record
+
+    @property
+    def failure(self) -> str | None:
+        """A FailureKind; None while it runs, and if it ended with the seed's result."""
+        return self.record.get("failure")
+
+    @property
+    def resumed_at(self) -> int:
+        """Step of the checkpoint that it began from."""
+        return self.record.get("resumed_at", 0)
+
+    @property
+    def saved_step(self) -> int:
+        """Step of the last checkpoint that it left."""
+        return self.record.get("saved_step", self.resumed_at)
+
+    @property
+    def device_seconds(self) -> float:
+        """Seconds times devices (GPUs, or workers without any); 0 until it has ended."""
+        return self.record.get("device_seconds", 0.0)
+
+    @property
+    def asked_for(self) -> bool:
+        """Whether a person had the seed started again after it had been given up."""
+        return self.record.get("asked_for", False)
 
 
 @dataclass(frozen=True, slots=True)

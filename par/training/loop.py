@@ -1,6 +1,6 @@
 """The training loop: a generator of reports. Saving, logging and stopping belong to whoever listens."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
@@ -38,6 +38,8 @@ class StepReport:
     drift: float
     """rms(s_R) / rms(s_1) before rescaling, mean over real tokens."""
     seconds: float
+    leaving: bool
+    """Whether a worker wants to leave; all of them hear it after the same step."""
 
     def row(self) -> dict[str, Any]:
         """The report as one flat record."""
@@ -67,6 +69,8 @@ class Trainer:
         if run.train.compile:
             self.model.recurrence.compile_iteration()
         self.optimizers = build_optimizers(self.model, run.optim)
+        self.wants_to_leave: Callable[[], bool] = lambda: False
+        """Asked once per step; one worker's wish is reported by all of them."""
 
     def steps(self) -> Iterator[StepReport]:
         """Yield one report per optimizer step until the run is over.
@@ -75,7 +79,7 @@ class Trainer:
         """
         while self.step < self.run.train.steps:
             started = perf_counter()
-            loss, drift, grad_norm, finite = self._gradients()
+            loss, drift, grad_norm, leaving, finite = self._gradients()
             iterations = self.batches.depth(self.step).iterations
             if not finite:
                 raise DivergedError.at(self.step + 1, loss, grad_norm, iterations)
@@ -84,26 +88,29 @@ class Trainer:
             self.step += 1
             yield StepReport(
                 step=self.step, loss=loss, grad_norm=grad_norm, rate_factor=factor, iterations=iterations, drift=drift,
-                seconds=perf_counter() - started,
+                seconds=perf_counter() - started, leaving=leaving > 0,
             )  # fmt: skip
 
-    def _gradients(self) -> tuple[float, float, float, bool]:
-        """Clip the gradients of the global batch; return loss, drift, norm before that, and whether to step.
+    def _gradients(self) -> tuple[float, float, float, float, bool]:
+        """Clip the gradients of the global batch; return loss, drift, norm before that, leavers, and whether to step.
 
-        The step is taken if loss and norm are finite. Both are reduced over the workers, so that these decide alike.
-        All four leave the device in one transfer.
+        The step is taken if loss and norm are finite. All are reduced over the workers, so that these decide alike,
+        and leave the device in one transfer.
         """
-        loss, drift = self._forward_backward()
+        loss, drift, leavers = self._forward_backward()
         grad_norm = clip_gradients(self.model, self.run.optim.clip)
         finite = torch.isfinite(loss) & torch.isfinite(grad_norm)
-        on_host: tuple[float, float, float, float] = tuple(torch.stack([loss, drift, grad_norm, finite]).tolist())
-        return *on_host[:3], bool(on_host[3])
+        *figures, finite = torch.stack([loss, drift, grad_norm, leavers, finite]).tolist()
+        return *figures, bool(finite)
 
-    def _forward_backward(self) -> tuple[Tensor, Tensor]:
-        """Accumulate the gradients of the global batch; return its loss and its mean drift, scalars on the device."""
+    def _forward_backward(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Accumulate the gradients of the global batch; return its loss, its mean drift, and how many want to leave.
+
+        All three are scalars on the device.
+        """
         rank, size = workers(self.mesh)
         micro_batches = list(self.batches.micro_batches(self.step, rank=rank, workers=size))
-        totals = torch.zeros(3, device=self.device)
+        totals = torch.zeros(4, device=self.device)
         for number, micro in enumerate(micro_batches, start=1):
             micro = micro.to(self.device)
             with gradients_reduced(self.model, now=number == len(micro_batches)):
@@ -114,9 +121,10 @@ class Trainer:
                 )
                 (loss * size).backward()  # FSDP averages over the workers; the loss is a share of the global mean
             tokens = micro.packed.real_BT.sum()
-            totals += torch.stack([loss.detach(), drift * tokens, tokens])
-        loss, drift, tokens = summed(totals, self.mesh)
-        return loss, drift / tokens
+            totals[:3] += torch.stack([loss.detach(), drift * tokens, tokens])
+        totals[3] = self.wants_to_leave()
+        loss, drift, tokens, leavers = summed(totals, self.mesh)
+        return loss, drift / tokens, leavers
 
     def _update(self, factor: float) -> None:
         set_rate(self.optimizers, factor)

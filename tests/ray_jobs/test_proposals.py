@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 from ray.tune.search import Searcher
 
+from par.errors import ConfigError, FailureKind
 from par.study.ledger import Ledger, SeedResult
 from par.study.space import Space, load_space
+from ray_jobs.lives import Lives, now
 from ray_jobs.proposals import LedgerSearch, shares
+from ray_jobs.recovery import BUDGETS, GiveUp, StartAgain
+from ray_jobs.ticket import Ticket
 
 HEAD = "question: Which?\nfixed: {task.name: swap-s3, task.rendering: compact, task.train_depth: 4}\n"
 CONDITIONAL = (
@@ -32,8 +36,12 @@ def make(folder: Path, text: str) -> tuple[Space, Ledger]:
     return load_space(folder / "space.yaml"), Ledger.create(folder, "demo", {"space": text})
 
 
-def search(space: Space, ledger: Ledger) -> LedgerSearch:
-    return LedgerSearch(ledger, space, lambda record, seed: {"config": record.id, "seed": seed})
+def search(space: Space, ledger: Ledger, *kinds: FailureKind) -> LedgerSearch:
+    lives = Lives(ledger, space.seed_numbers, lambda config, seed: 0, kinds)
+    state = lives.take_over(ledger.read(), now())
+    return LedgerSearch(
+        lives, space, lambda record, seed: Ticket.of(ledger, record, seed, gpus=0, cpus=1).to_dict(), state.configs
+    )
 
 
 def finish(ledger: Ledger, ticket: dict, score: float) -> None:
@@ -114,14 +122,75 @@ def test_open_configuration_keeps_its_parameters(tmp_path):
     assert trial.params == dict(config.record.suggested)
 
 
-def test_failed_seed_is_not_tried_again_by_the_same_driver(tmp_path):
-    """A seed that ends without a result leaves its configuration open; a new driver runs just that seed."""
+def test_a_seed_that_died_is_suggested_again_until_its_budget_is_used_up(tmp_path):
+    """A process that dies costs its seed a new start, then another one, then the seed is given up and the rest runs."""
     space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 2\n")
     searcher = search(space, ledger)
+    tried = []
+    for start in range(BUDGETS[FailureKind.WORKER_DIED] + 1):
+        ticket = searcher.suggest(f"lost-{start}")["ticket"]
+        tried.append((ticket["config"], ticket["seed"]))
+        searcher.on_trial_complete(f"lost-{start}", error=True)
+        decision = searcher.settle(f"lost-{start}", RuntimeError("signal 11"))
+    assert len(set(tried)) == 1
+    assert isinstance(decision, GiveUp)
+    assert tried[0] not in run_to_end(searcher, ledger)
+    lives = ledger.read_config(tried[0][0]).attempts(tried[0][1])
+    assert [life.record["message"] for life in lives] == ["signal 11"] * len(tried)
+    assert all(life.ended for life in lives)
+
+
+def test_what_was_given_up_waits_for_a_person(tmp_path):
+    """A driver leaves alone what an earlier one gave up, unless its kind was asked for; then it ends (R1 R16)."""
+    space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 1\n")
+    searcher = search(space, ledger)
     lost = searcher.suggest("lost")["ticket"]
-    searcher.on_trial_complete("lost", error=True)
-    assert len(run_to_end(searcher, ledger)) == 3
-    assert run_to_end(search(space, ledger), ledger) == [(lost["config"], lost["seed"])]
+    assert isinstance(searcher.settle("lost", MemoryError("of the host")), GiveUp)
+    assert len(run_to_end(searcher, ledger)) == 1
+    assert run_to_end(search(space, ledger), ledger) == []
+    assert run_to_end(search(space, ledger, FailureKind.OOM_GPU), ledger) == []
+    asked = search(space, ledger, FailureKind.OOM_HOST)
+    assert run_to_end(asked, ledger) == [(lost["config"], lost["seed"])]
+    assert asked.complete()
+    assert [trial.state.name for study in asked.studies.values() for trial in study.study.trials] == ["COMPLETE"] * 2
+
+
+def test_settings_that_cannot_run_stop_their_configuration_alone(tmp_path):
+    """A fault of the configuration gives all of its seeds up at once; the other configuration runs (R15)."""
+    space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 3\n")
+    searcher = search(space, ledger)
+    lost = searcher.suggest("lost")["ticket"]
+    searcher.settle("lost", ConfigError("train.attention=flex needs a GPU"))
+    ran = run_to_end(searcher, ledger)
+    assert len(ran) == 3
+    assert lost["config"] not in {config for config, _ in ran}
+    assert len(searcher.lives.given_up) == 3
+
+
+def test_the_attempts_of_a_driver_that_died_are_ended_by_the_next(tmp_path):
+    """An attempt without an end is ended as of the last sign of life of its driver, and its seed goes on (R2 R9)."""
+    space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 1\n")
+    searcher = search(space, ledger)
+    ticket = searcher.suggest("lost")["ticket"]
+    begun = {"start": "2026-01-01T00:00:00.000+00:00", "devices": 2}
+    ledger.begin_attempt(ticket["config"], ticket["seed"], begun)
+    lives = Lives(ledger, space.seed_numbers, lambda config, seed: 40)
+    lives.take_over(ledger.read(), "2026-01-01T00:01:00.000+00:00")
+    [life] = ledger.read_config(ticket["config"]).attempts(ticket["seed"])
+    assert (life.failure, life.saved_step, life.device_seconds) == (FailureKind.STOPPED, 40, 120)
+    assert (lives.device_seconds, lives.given_up) == (120, {})
+    assert (ticket["config"], ticket["seed"]) in run_to_end(search(space, ledger), ledger)
+
+
+def test_nothing_is_suggested_once_the_sweep_is_to_stop(tmp_path):
+    """What runs may end; nothing else is started, and the search is over when the last trial is."""
+    space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 2\n")
+    searcher = search(space, ledger)
+    searcher.suggest("a")
+    searcher.stopping = True
+    assert searcher.suggest("b") is None
+    assert isinstance(searcher.settle("a"), StartAgain)
+    assert searcher.suggest("b") == Searcher.FINISHED
 
 
 def test_a_driver_reads_the_ledger_once(tmp_path, monkeypatch):

@@ -1,73 +1,91 @@
-"""What an attempt died of, and how the next one is made smaller."""
+"""What follows a failure: budgets by kind, and passes that are made smaller."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from ray import tune
-from ray.train import WorkerGroupError
-from ray.train.v2._internal.exceptions import UserExceptionWithTraceback
 
-from par.errors import CheckpointError, ConfigError, DivergedError, FailureKind, PassTooLargeError
+from par.errors import FailureKind
 from par.study.ledger import ConfigRecord, Ledger
 from par.study.records import Attempt
 from par.testing import tiny_run
 from ray_jobs import trial
 from ray_jobs.cluster import DRIVER, connected
-from ray_jobs.recovery import kind_of, learnt_pass, smaller_pass
+from ray_jobs.recovery import BUDGETS, WITHOUT_LIMIT, GiveUp, StartAgain, decide, learnt_pass, smaller_pass
 from ray_jobs.ticket import Ticket
 from ray_jobs.worker import run_seed
 
-OOM = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-TOO_LARGE = PassTooLargeError("8 prompts do not fit")
-WRAPPED = UserExceptionWithTraceback(OOM, "as Ray Train brings it home")
+WITHOUT_BUDGET = [kind for kind in FailureKind if kind not in WITHOUT_LIMIT and kind not in BUDGETS]
 
 
-@pytest.mark.parametrize(
-    ("fault", "kind"),
-    [
-        (OOM, FailureKind.OOM_GPU),
-        (ConfigError("x"), FailureKind.CONFIG),
-        (CheckpointError("x"), FailureKind.DATA),
-        (DivergedError("x"), FailureKind.NUMERIC),
-        (RuntimeError("x"), FailureKind.WORKER_DIED),
-        (
-            WorkerGroupError("x", {0: RuntimeError("peer"), 1: UserExceptionWithTraceback(OOM, "…")}),
-            FailureKind.OOM_GPU,
-        ),
-        (WorkerGroupError("x", {0: RuntimeError("peer")}), FailureKind.WORKER_DIED),
-    ],
-    ids=lambda value: value.value if isinstance(value, FailureKind) else type(value).__name__,
-)
-def test_a_failure_has_the_kind_of_what_caused_it(fault, kind):
-    """Of several workers the one that knows why counts, not its peers; what nobody knows is WORKER_DIED."""
-    assert kind_of(fault) is kind
+def life(number: int, failure: str | None = None, *, at: int = 0, saved: int | None = None, **more: Any) -> Attempt:
+    saved = at if saved is None else saved
+    return Attempt(number, {"resumed_at": at, "saved_step": saved, "end": "…", "failure": failure, **more})
 
 
-def test_what_an_error_was_raised_for_counts():
-    """An error around another has the other's kind, unless it has one of its own."""
-    with pytest.raises(RuntimeError) as caught:
-        raise RuntimeError("around") from OOM
-    assert kind_of(caught.value) is FailureKind.OOM_GPU
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_a_budget_is_used_up_where_nothing_comes_further(kind):
+    """A failure that may pass is followed by as many new starts as its kind allows, then by none, with the reason."""
+    lives = [life(number, kind) for number in range(1, BUDGETS[kind] + 2)]
+    assert all(isinstance(decide(lives[:count]), StartAgain) for count in range(1, BUDGETS[kind] + 1))
+    end = decide(lives)
+    assert isinstance(end, GiveUp)
+    assert (end.kind, end.whole_configuration) == (kind, False)
+    assert f"after {len(lives)} attempts from step 0" in end.reason
+
+
+@pytest.mark.parametrize("kind", WITHOUT_LIMIT)
+def test_what_the_run_did_not_do_uses_up_no_budget(kind):
+    """However often a node goes or a person stops the sweep, the seed starts again, and its other budgets stay (C7)."""
+    lives = [life(1, FailureKind.WORKER_DIED), *(life(number, kind) for number in range(2, 30))]
+    assert isinstance(decide(lives), StartAgain)
+    assert isinstance(decide([*lives, life(30, FailureKind.WORKER_DIED)]), StartAgain)
+
+
+@pytest.mark.parametrize("kind", WITHOUT_BUDGET)
+def test_what_would_happen_again_is_not_tried_again(kind):
+    """Other kinds are given up at once, with advice; only a fault of settings or data stops the configuration (T14)."""
+    end = decide([life(1, kind)])
+    assert isinstance(end, GiveUp)
+    assert end.whole_configuration == (kind in (FailureKind.CONFIG, FailureKind.DATA))
+    assert end.reason.startswith(f"{kind}: ")
+
+
+@given(st.lists(st.sampled_from(list(BUDGETS)), min_size=1, max_size=30))
+def test_an_attempt_that_comes_further_renews_the_budgets(kinds):
+    """A seed that saves steps between its failures is never given up."""
+    lives = [life(n + 1, kind, at=10 * n, saved=10 * (n + 1)) for n, kind in enumerate(kinds)]
+    assert isinstance(decide(lives), StartAgain)
+
+
+def test_a_person_renews_the_budgets():
+    """What was given up and asked for again has its whole budget, and is given up again when that is used up (R1)."""
+    before = [life(number, FailureKind.HANG) for number in (1, 2)]
+    assert isinstance(decide(before), GiveUp)
+    asked = life(3, FailureKind.HANG, asked_for=True)
+    assert isinstance(decide([*before, asked]), StartAgain)
+    assert isinstance(decide([*before, asked, life(4, FailureKind.HANG)]), GiveUp)
+
+
+@pytest.mark.parametrize("lives", [[], [life(1)], [life(1, FailureKind.OOM_GPU, next_micro_batch=2)]])
+def test_what_did_not_fail_goes_on(lives):
+    """A seed that never began, one that ended without a fault, and one whose pass gets smaller are started."""
+    assert isinstance(decide(lives), StartAgain)
 
 
 @pytest.mark.parametrize(("changes", "smaller"), [({}, 4), ({"micro_batch": 3}, 1), ({"workers": 2}, 2)])
 def test_a_smaller_pass_has_half_the_prompts(changes, smaller):
     """Half of what a worker takes at once, whether that is its share of the batch or set already."""
-    run = tiny_run(**{f"train__{key}": value for key, value in changes.items()})
-    assert smaller_pass(run, WorkerGroupError("x", {0: RuntimeError("peer"), 1: TOO_LARGE})) == smaller
+    assert smaller_pass(tiny_run(**{f"train__{key}": value for key, value in changes.items()})) == smaller
 
 
 def test_one_prompt_cannot_be_halved():
     """A pass of one prompt is the least: memory is lacking for another reason, and the error is shown."""
-    assert smaller_pass(tiny_run(train__micro_batch=1), TOO_LARGE) is None
-
-
-@pytest.mark.parametrize("fault", [OOM, RuntimeError("x"), ConfigError("x")])
-def test_only_a_training_pass_is_made_smaller(fault):
-    """Memory that is lacking in the evaluation, or for the model itself, is not had by smaller training passes."""
-    assert smaller_pass(tiny_run(), fault) is None
+    assert smaller_pass(tiny_run(train__micro_batch=1)) is None
 
 
 def test_what_was_learnt_is_kept():
@@ -94,7 +112,7 @@ def poor(limit: int, rank: int) -> Any:
 
         real = Trainer._forward_backward
 
-        def forward_backward(self: Trainer) -> tuple[torch.Tensor, torch.Tensor]:
+        def forward_backward(self: Trainer) -> tuple[torch.Tensor, ...]:
             if self.step >= 3 and workers(self.mesh)[0] == rank and self.run.train.prompts_per_pass > limit:
                 raise torch.OutOfMemoryError(f"injected: {self.run.train.prompts_per_pass} prompts")
             return real(self)

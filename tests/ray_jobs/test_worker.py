@@ -92,7 +92,7 @@ def test_curves_become_one_row_per_depth():
 
 def report(step: int, **values: float) -> StepReport:
     usual = {"loss": 1.0, "grad_norm": 1.0, "rate_factor": 1.0, "iterations": 4, "drift": 2.0, "seconds": 0.5}
-    return StepReport(step=step, **usual | values)
+    return StepReport(step=step, leaving=False, **usual | values)
 
 
 def test_record_sums_up_its_steps():
@@ -146,9 +146,9 @@ def test_a_diverged_seed_is_a_result_with_its_history(tmp_path, monkeypatch):
     """A seed that diverges ends with G = 0, its kind, message and step, how it stood, and the records until then."""
     original = Trainer._forward_backward
 
-    def diverging(self: Trainer) -> tuple[torch.Tensor, torch.Tensor]:
-        loss, drift = original(self)
-        return (loss * torch.nan if self.step == 6 else loss), drift
+    def diverging(self: Trainer) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        loss, drift, leavers = original(self)
+        return (loss * torch.nan if self.step == 6 else loss), drift, leavers
 
     monkeypatch.setattr(Trainer, "_forward_backward", diverging)
     seed = ticket(tmp_path, train__report_every=4)

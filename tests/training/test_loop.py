@@ -33,7 +33,7 @@ def parameters(trainer: Trainer) -> dict[str, torch.Tensor]:
 def gradients(run: RunConfig, step: int) -> tuple[tuple[float, float], dict[str, torch.Tensor]]:
     trainer = Trainer(run)
     trainer.step = step
-    loss, drift = trainer._forward_backward()
+    loss, drift, _ = trainer._forward_backward()
     return (loss.item(), drift.item()), {name: p.grad for name, p in trainer.model.named_parameters()}
 
 

@@ -71,9 +71,11 @@ def test_outside_the_stretch_the_factor_is_exactly_one():
         assert {draw_factor(stretched(distribution=distribution), step) for step in range(201)} == {1.0}
 
 
-@pytest.mark.parametrize(("distribution", "scale"), [("uniform", lambda s: (s - 0.5) / 7.5), ("log_uniform", log_share)])
+@pytest.mark.parametrize(
+    ("distribution", "scale"), [("uniform", lambda s: (s - 0.5) / 7.5), ("log_uniform", log_share)]
+)
 def test_factors_cover_their_range(distribution, scale):
-    """Over the steps and many seeds s, or its logarithm, is uniform on [s_min, s_max]: mean, least and greatest say so."""
+    """Over steps and seeds s, or its logarithm, is uniform on [s_min, s_max]: mean, least, greatest."""
     runs = [stretched(0.0, 0.0, seed=seed, distribution=distribution) for seed in range(10)]
     shares = [scale(draw_factor(run, step)) for run in runs for step in range(400)]
     assert np.mean(shares) == pytest.approx(0.5, abs=5 / np.sqrt(12 * len(shares)))

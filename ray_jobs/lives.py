@@ -1,0 +1,113 @@
+"""The lives of a sweep's seeds under one driver: how each attempt ended, and what follows."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from par.errors import FailureKind
+from par.study.ledger import Ledger
+from par.study.records import Attempt, ConfigState, SeedState, SweepState
+from par.training.checkpoint import committed_step
+from ray_jobs.diagnosis import kind_of
+from ray_jobs.recovery import GiveUp, StartAgain, decide
+from ray_jobs.watchdog import hung
+
+Seed = tuple[str, int]
+"""Configuration and seed."""
+
+
+@dataclass(slots=True)
+class Lives:
+    """What became of the seeds that have no result.
+
+    ``kinds`` are the failures that this driver was asked to start again; ``saved_step`` reads where a seed would go on.
+    """
+
+    ledger: Ledger
+    seeds: Collection[int]
+    """Of every configuration."""
+    saved_step: Callable[[str, int], int]
+    kinds: Collection[FailureKind] = ()
+    given_up: dict[Seed, GiveUp] = field(default_factory=dict[Seed, GiveUp])
+    asked_for: set[Seed] = field(default_factory=set[Seed])
+    """Given up before, and to be started by this driver all the same."""
+    device_seconds: float = 0.0
+    """What all attempts that have ended took."""
+
+    def end_open(self, state: SweepState, end: str) -> SweepState:
+        """End the attempts that nobody runs any more, as of ``end`` in ISO format; returns the state as it is then."""
+        for config, seed, lived in _unfinished(state):
+            if lived.attempts and not lived.attempts[-1].ended:
+                self._end(config.id, seed, lived.attempts[-1], FailureKind.STOPPED, "its driver ended", end)
+        return self.ledger.read()
+
+    def take_over(self, state: SweepState, last_seen: str) -> SweepState:
+        """Take a sweep over from a driver that was last alive at ``last_seen``, and decide about its unfinished seeds.
+
+        Returns the state as it is then.
+        """
+        state = self.end_open(state, last_seen)
+        self.device_seconds = sum(life.device_seconds for lived in _seeds(state) for life in lived.attempts)
+        for config, seed, _ in _unfinished(state):
+            self.judge(config, seed)
+        self.asked_for = {seed for seed, fate in self.given_up.items() if fate.kind in self.kinds}
+        self.given_up = {seed: fate for seed, fate in self.given_up.items() if seed not in self.asked_for}
+        return state
+
+    def judge(self, config: ConfigState, seed: int) -> StartAgain | GiveUp:
+        """Decide what follows for a seed that has no result and does not run."""
+        decision = decide(config.attempts(seed))
+        if isinstance(decision, GiveUp):
+            others = self.seeds if decision.whole_configuration else (seed,)
+            self.given_up |= {(config.id, other): decision for other in others if other not in config.results}
+        return decision
+
+    def close(self, config: str, seed: int, fault: BaseException, known: int) -> None:
+        """Write the end of an attempt that could not do so itself, and of one that could not even begin.
+
+        ``fault`` is what the cluster says of the process that died; ``known`` are the attempts from before the trial.
+        """
+        attempts = self.ledger.read_config(config).attempts(seed)
+        if len(attempts) == known:
+            begun = {"start": now(), "resumed_at": self.saved_step(config, seed)}
+            attempts = (*attempts, Attempt(self.ledger.begin_attempt(config, seed, begun), begun))
+        if not attempts[-1].ended:
+            kind = FailureKind.HANG if hung(self.ledger, config, seed, attempts[-1].number) else kind_of(fault)
+            self._end(config, seed, attempts[-1], kind, str(fault), now())
+
+    def count(self, attempts: Iterable[Attempt]) -> None:
+        """Add what attempts that have ended took."""
+        self.device_seconds += sum(attempt.device_seconds for attempt in attempts)
+
+    def _end(self, config: str, seed: int, attempt: Attempt, kind: FailureKind, message: str, end: str) -> None:
+        record = ended_record(attempt.record, end=end, saved_step=self.saved_step(config, seed))
+        self.ledger.end_attempt(config, seed, attempt.number, record | {"failure": kind, "message": message})
+
+
+def _seeds(state: SweepState) -> Iterator[SeedState]:
+    return (lived for config in state.configs for lived in config.seeds.values())
+
+
+def _unfinished(state: SweepState) -> list[tuple[ConfigState, int, SeedState]]:
+    return [
+        (config, seed, lived) for config in state.configs for seed, lived in config.seeds.items() if not lived.result
+    ]
+
+
+def ended_record(begun: Mapping[str, Any], *, end: str, saved_step: int) -> dict[str, Any]:
+    """What every end of an attempt says: when, how far it came, and the device-seconds that it took."""
+    start = datetime.fromisoformat(begun.get("start", end))
+    seconds = max(0.0, (datetime.fromisoformat(end) - start).total_seconds())
+    return {"end": end, "saved_step": saved_step, "device_seconds": seconds * begun.get("devices", 0)}
+
+
+def saved_step(ledger: Ledger, config: str, seed: int) -> int:
+    """The step from which a seed would go on."""
+    return committed_step(Path(ledger.folder(config, seed)) / "checkpoints")
+
+
+def now() -> str:
+    """The time, in ISO format."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

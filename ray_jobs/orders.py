@@ -1,0 +1,49 @@
+"""What the driver tells the workers of a seed: whether to stop, and whether the seed is still theirs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+
+from par.errors import PreemptedError, StoppedError, SupersededError
+from par.study.lease import LeaseRecord, latest
+from ray_jobs.ticket import Ticket
+
+POLL_S = 2.0
+"""How often a worker looks; a small read of the storage each time."""
+
+
+@dataclass(slots=True)
+class Orders:
+    """One worker's ear at the sweep's lease; a seed that runs without a driver hears nothing."""
+
+    ticket: Ticket
+    clock: Callable[[], float] = monotonic
+    _reason: StoppedError | None = None
+    _looked: float = float("-inf")
+
+    def wants_to_leave(self) -> bool:
+        """Whether the attempt is to end after the present step. Raises SupersededError once the seed is another's."""
+        if self._reason is None and self.clock() - self._looked >= POLL_S:
+            self._looked = self.clock()
+            lease = self.check_ownership()
+            self._reason = StoppedError(lease.stopping) if lease and lease.stopping else None
+        return self._reason is not None
+
+    def node_goes(self) -> None:
+        """Hear that a node of the seed will be taken away."""
+        self._reason = PreemptedError("a node of the seed will be taken away")
+
+    def leave(self) -> StoppedError:
+        """What to raise when the workers have agreed to leave."""
+        return self._reason or StoppedError("another worker of the seed was asked to stop")
+
+    def check_ownership(self) -> LeaseRecord | None:
+        """The lease that the seed runs under. Raises SupersededError, before anything is written, if it is lost."""
+        if self.ticket.driver is None:
+            return None
+        lease = latest(self.ticket.ledger())
+        if lease is None or lease.owner != self.ticket.driver:
+            raise SupersededError(
+                f"driver {self.ticket.driver} has lost sweep {self.ticket.sweep}: nothing more is written"
+            )
+        return lease

@@ -1,0 +1,116 @@
+"""What a driver tells the workers of its seeds."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from par.errors import FailureKind, StoppedError, SupersededError
+from par.study.lease import Lease, break_lease, take
+from par.study.ledger import HISTORY, ConfigRecord, Ledger
+from par.testing import run_processes, tiny_run
+from par.training.checkpoint import committed_step
+from ray_jobs.orders import POLL_S, Orders
+from ray_jobs.ticket import Ticket
+from ray_jobs.worker import run_seed
+
+
+def sweep(folder: Path, **changes: object) -> tuple[Ticket, Lease]:
+    """A seed of a sweep that this process drives."""
+    ledger = Ledger.create(folder, "sweep", {"space": ""})
+    record = ConfigRecord.of(tiny_run(**changes), number=0, suggested={})
+    ledger.add_config(record)
+    lease = take(ledger)
+    return Ticket.of(ledger, record, 0, gpus=0, cpus=1, driver=lease.record.owner), lease
+
+
+class Hurried(Orders):
+    """Looks at every step, and has the driver ask for a stop at the step of the list."""
+
+    def at(self, step: int, lease: Lease) -> "Hurried":
+        self.steps, self.stop_at, self.lease = 0, step, lease
+        return self
+
+    def wants_to_leave(self) -> bool:
+        self.steps += 1
+        if self.steps == self.stop_at:
+            self.lease.ask_to_stop("SIGTERM")
+        self._looked = float("-inf")
+        return super().wants_to_leave()
+
+
+def history(seed: Ticket) -> list[dict]:
+    data = seed.ledger().read_bytes(seed.config, 0, HISTORY)
+    table = pq.read_table(pa.BufferReader(data))
+    return table.drop_columns(
+        [n for n in table.column_names if "per_s" in n or "flop" in n or "util" in n or "memory" in n]
+    ).to_pylist()
+
+
+@pytest.mark.parametrize("step", [1, 7, 10, 20])
+def test_a_seed_that_was_stopped_equals_one_that_was_not(tmp_path, step):
+    """Asked to stop, a seed saves the step that it is at and leaves; history and result are those of a whole run."""
+    (seed, lease), (whole, _) = (sweep(tmp_path / name, train__report_every=4) for name in "ab")
+    with pytest.raises(StoppedError, match="SIGTERM") as caught:
+        run_seed(seed, lambda record: None, Hurried(seed).at(step, lease))
+    assert caught.value.kind is FailureKind.STOPPED
+    assert committed_step(seed.checkpoints) == step
+    lease.release()
+    again = take(seed.ledger())
+    result = run_seed(replace(seed, driver=again.record.owner), lambda record: None)
+    assert result == run_seed(whole, lambda record: None)
+    assert history(seed) == history(whole)
+
+
+@pytest.mark.parametrize("by_force", [True, False])
+def test_a_seed_that_is_another_drivers_writes_nothing(tmp_path, by_force):
+    """Once the lease is broken, or taken by another driver, no checkpoint and no result is written any more (R13)."""
+    seed, lease = sweep(tmp_path, train__checkpoint_every=5)
+    if by_force:
+        break_lease(seed.ledger(), "it hangs")
+    else:
+        lease.release()
+        take(seed.ledger())
+    with pytest.raises(SupersededError, match="has lost sweep"):
+        run_seed(seed, lambda record: None)
+    assert committed_step(seed.checkpoints) == 0
+    assert seed.ledger().read_config(seed.config).results == {}
+
+
+def test_orders_are_looked_for_now_and_then(tmp_path):
+    """A worker reads the storage once in a few seconds, not at every step."""
+    seed, lease = sweep(tmp_path)
+    now = [0.0]
+    orders = Orders(seed, clock=lambda: now[0])
+    assert not orders.wants_to_leave()
+    lease.ask_to_stop("SIGTERM")
+    now[0] += POLL_S / 2
+    assert not orders.wants_to_leave()
+    now[0] += POLL_S
+    assert orders.wants_to_leave()
+
+
+def test_a_seed_without_a_driver_hears_nothing(tmp_path):
+    """A ticket that names no driver is nobody's to stop."""
+    seed, lease = sweep(tmp_path)
+    lease.ask_to_stop("SIGTERM")
+    assert not Orders(replace(seed, driver=None)).wants_to_leave()
+
+
+def leave_together(rank: int, seed: Ticket) -> None:
+    orders = Orders(seed)
+    if rank == 1:
+        orders.node_goes()
+    with pytest.raises(StoppedError) as caught:
+        run_seed(seed, lambda record: None, orders)
+    assert caught.value.kind is (FailureKind.PREEMPTED if rank == 1 else FailureKind.STOPPED)
+
+
+@pytest.mark.dist
+def test_workers_leave_together(tmp_path):
+    """A notice that one worker alone has heard makes both leave after the same step, with a checkpoint of it (T8)."""
+    seed, _ = sweep(tmp_path, train__workers=2)
+    run_processes(2, leave_together, seed)
+    assert committed_step(seed.checkpoints) == 1
