@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from pyarrow.fs import LocalFileSystem
 
 from par.errors import LedgerError
-from par.study.objects import Objects, decode, encode
+from par.objects import Objects, decode, encode
 from par.study.records import (
     Attempt,
     ConfigRecord,
