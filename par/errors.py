@@ -11,6 +11,7 @@ class FailureKind(StrEnum):
 
     WORKER_DIED = "WORKER_DIED"
     OOM_GPU = "OOM_GPU"
+    DISK = "DISK"
     NUMERIC = "NUMERIC"
     CONFIG = "CONFIG"
     DATA = "DATA"
@@ -50,6 +51,20 @@ class PassTooLargeError(ParError):
     """A training pass does not fit into the memory of the device: with fewer prompts per pass it may."""
 
     kind = FailureKind.OOM_GPU
+
+
+class DiskFullError(ParError):
+    """A file did not fit on its disk, or into the quota. What was committed before is whole: it can be gone on from."""
+
+    kind = FailureKind.DISK
+
+    @classmethod
+    def at(cls, folder: str, free: int) -> "DiskFullError":
+        """Build the message here, so that the error pickles with its one argument."""
+        return cls(
+            f"no space left in {folder}: {free} bytes free, or its quota is used up; make room, for example with "
+            "`par gc NAME`, and go on with --resume NAME: the last committed checkpoint is whole"
+        )
 
 
 class DivergedError(ParError):

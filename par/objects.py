@@ -1,17 +1,26 @@
 """Whole objects on a local disk or in an object store, and their JSON."""
 
+import errno
 import json
 import math
 import os
-from collections.abc import Mapping
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlsplit
 from uuid import uuid4
 
-from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
 
-from par.errors import LedgerError
+from par.errors import DiskFullError, LedgerError
+
+_DRAFT = re.compile(r"\..+\.[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +38,37 @@ class Objects:
         try:
             filesystem, root = FileSystem.from_uri(str(storage))
         except ValueError as fault:
-            raise LedgerError(f"storage={storage} cannot be used: {fault}; give a path, s3://... or gs://...") from None
+            raise LedgerError(
+                f"storage={public(storage)} cannot be used: {fault}; give a path, s3://... or gs://..."
+            ) from None
         return cls(filesystem, root.rstrip("/"))
 
     def below(self, folder: str) -> Self:
         """Narrow to a folder."""
         return type(self)(self.filesystem, f"{self.root}/{folder}")
 
+    @property
+    def is_local(self) -> bool:
+        """Whether these are files of this machine's file system, or of one mounted there."""
+        return isinstance(self.filesystem, LocalFileSystem)
+
     def put(self, path: str, data: bytes) -> None:
-        """Write one object so that no reader ever sees a part of it."""
-        if isinstance(self.filesystem, LocalFileSystem):
-            _commit(Path(self.root, path), data)
+        """Write one object so that no reader ever sees a part of it, whenever the writer dies or is interrupted.
+
+        Raises DiskFullError.
+        """
+        if self.is_local:
+            with self.space():
+                _commit(Path(self.root, path), data)
             return
-        with self.filesystem.open_output_stream(f"{self.root}/{path}") as stream:
-            stream.write(data)
+        # An exception between opening and writing would close the stream, and that makes visible what it has so far:
+        # in a thread of its own it meets none, as signals interrupt the main thread alone.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(self._upload, path, data).result()
 
     def get(self, path: str) -> bytes:
         """Read one object. Raises FileNotFoundError."""
-        with self.filesystem.open_input_stream(f"{self.root}/{path}") as stream:
+        with self.filesystem.open_input_stream(f"{self.root}/{path}", compression=None) as stream:
             return stream.read()
 
     def exists(self, path: str) -> bool:
@@ -55,9 +77,57 @@ class Objects:
 
     def walk(self, folder: str = "", *, recursive: bool) -> list[str]:
         """List the paths of objects and folders below ``folder``, drafts included."""
+        return [self._within(info) for info in self._infos(folder, recursive=recursive)]
+
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        """List the bytes of every object below ``folder``, by path, drafts included."""
+        infos = self._infos(folder, recursive=True)
+        return {self._within(info): info.size for info in infos if info.type == FileType.File}
+
+    def drafts(self, folder: str = "", *, before: datetime) -> list[str]:
+        """List what writers that died left half-written below ``folder``, last touched ``before`` (with a time zone).
+
+        On a local disk alone: what is half-written in an object store cannot be listed here.
+        """
+        infos = self._infos(folder, recursive=True)
+        return [self._within(info) for info in infos if _DRAFT.fullmatch(info.base_name) and info.mtime < before]
+
+    def delete(self, path: str) -> None:
+        """Remove one object; that it is gone already is no error."""
+        with suppress(FileNotFoundError):
+            self.filesystem.delete_file(f"{self.root}/{path}")
+
+    def delete_folder(self, path: str) -> None:
+        """Remove a folder with all that is below it, in no order; that it is gone already is no error."""
+        with suppress(FileNotFoundError):
+            self.filesystem.delete_dir(f"{self.root}/{path}")
+
+    @contextmanager
+    def space(self) -> Iterator[None]:
+        """Within: a full disk raises DiskFullError, whatever a library has made of it."""
+        try:
+            yield
+        except Exception as fault:
+            if not _lacks_space(fault):
+                raise
+            raise DiskFullError.at(self.root, _free_bytes(self.root)) from fault
+
+    def _upload(self, path: str, data: bytes) -> None:
+        with self.filesystem.open_output_stream(f"{self.root}/{path}", compression=None) as stream:
+            stream.write(data)
+
+    def _infos(self, folder: str, *, recursive: bool) -> list[FileInfo]:
         start = f"{self.root}/{folder}".rstrip("/")
-        infos = self.filesystem.get_file_info(FileSelector(start, recursive=recursive, allow_not_found=True))
-        return [info.path[len(self.root) + 1 :] for info in infos]
+        return self.filesystem.get_file_info(FileSelector(start, recursive=recursive, allow_not_found=True))
+
+    def _within(self, info: FileInfo) -> str:
+        return info.path[len(self.root) + 1 :]
+
+
+def public(storage: str | Path) -> str:
+    """Return the storage as it may be shown and recorded: without the key and the secret that a URI can carry."""
+    uri = urlsplit(str(storage))
+    return uri._replace(netloc=uri.netloc.rpartition("@")[2]).geturl() if "@" in uri.netloc else str(storage)
 
 
 def encode(name: str, record: Mapping[str, Any]) -> bytes:
@@ -98,13 +168,32 @@ def _commit(path: Path, data: bytes) -> None:
     """Write a draft under a name of its own, then rename it; both are on the disk before this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{uuid4().hex}")
-    with draft.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    try:
+        with draft.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _lacks_space(fault: BaseException | None) -> bool:
+    """Whether an error, or one that it came from, is that of a full disk."""
+    while fault is not None:
+        if isinstance(fault, OSError) and fault.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        fault = fault.__cause__ or fault.__context__
+    return False
+
+
+def _free_bytes(folder: str) -> int:
+    """Free bytes on the disk that a folder, there or not yet, lies on."""
+    place = Path(folder)
+    return shutil.disk_usage(next(path for path in (place, *place.parents) if path.exists())).free

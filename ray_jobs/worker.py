@@ -1,25 +1,25 @@
 """What every worker of a seed runs: train from the last commit, evaluate, write the result."""
 
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 from par import metrics as m
 from par.config import RunConfig
 from par.errors import DivergedError, PassTooLargeError
+from par.evaluation.tally import COUNTS
 from par.model.cost import step_flops
+from par.objects import Objects
 from par.study.ledger import HISTORY, SeedResult
 from par.tasks.groups import parse_task
 from par.tasks.streams import evaluation_hash
 from par.training import checkpoint
+from par.training.commits import tidy
 from par.training.loop import StepReport, Trainer
 from par.training.parallel import data_mesh, device_of_this_worker, workers
 from par.training.speed import forget, lacks_memory, matrix_peak, peak_memory_gib
 from ray_jobs.outcome import Report, accuracy_on_the_way, diverged_metrics, outcome, to_parquet
 from ray_jobs.ticket import Ticket
-
-COUNTS = "evaluation.json"
-"""Beside the checkpoints: what an interrupted evaluation has counted."""
 
 
 def run_seed(ticket: Ticket, report: Report) -> SeedResult:
@@ -28,15 +28,15 @@ def run_seed(ticket: Ticket, report: Report) -> SeedResult:
     ``report`` gets one flat record per ``train.report_every`` steps and per evaluated batch. A diverged seed is a
     result: G = 0 with its failure kind.
     """
-    run, ledger = ticket.run, ticket.ledger()
+    run, ledger, checkpoints = ticket.run, ticket.ledger(), ticket.checkpoints
     forget(device_of_this_worker())
     trainer = Trainer(run, data_mesh(run.train.precision))
-    history = checkpoint.resume(trainer, ticket.checkpoints)
+    history = checkpoint.resume(trainer, checkpoints)
     files: dict[str, bytes] = {}
     try:
-        for row in _train(trainer, ticket.checkpoints, history):
+        for row in _train(trainer, checkpoints, history):
             report({"phase": "train", **row})
-        found = outcome(trainer, history, ticket.checkpoints / COUNTS, report)
+        found = outcome(trainer, history, checkpoints, report)
         files |= found.files
         result = SeedResult(metrics=found.metrics, step=trainer.step, evaluation_set=_evaluation_set(run))
     except DivergedError as fault:
@@ -47,14 +47,16 @@ def run_seed(ticket: Ticket, report: Report) -> SeedResult:
         for name, data in files.items():
             ledger.write_bytes(ticket.config, ticket.seed, name, data)
         ledger.finish(ticket.config, ticket.seed, result)
+        with suppress(OSError):  # the seed is done; `par gc` can still do it
+            tidy(checkpoints, done=True)
     return result
 
 
-def _train(trainer: Trainer, folder: Path, history: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _train(trainer: Trainer, folder: Objects, history: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Run to the last step; yield a record per report, append it to ``history``, commit checkpoints."""
     train = trainer.run.train
     if trainer.step < train.steps and workers(trainer.mesh)[0] == 0:
-        (folder / COUNTS).unlink(missing_ok=True)  # those of weights that are now trained again
+        folder.delete(COUNTS)  # those of weights that are now trained again
     peak = matrix_peak(trainer.device, train.precision)
     recent: list[StepReport] = []
     steps = trainer.steps()
@@ -67,7 +69,7 @@ def _train(trainer: Trainer, folder: Path, history: list[dict[str, Any]]) -> Ite
             yield history[-1]
             recent = []
         if commits:
-            checkpoint.save(trainer, folder, history)
+            checkpoint.save(trainer, folder, history, accuracy=history[-1][m.ON_THE_WAY.name])
 
 
 def _next(steps: Iterator[StepReport], recent: list[StepReport], history: list[dict[str, Any]]) -> StepReport | None:

@@ -15,8 +15,8 @@ from pyarrow.fs import FSSpecHandler, PyFileSystem
 
 from par.config import RunConfig
 from par.errors import LedgerError
-from par.study.ledger import FORMAT, Attempt, ConfigRecord, Ledger, SeedResult, Verdict, sweeps
 from par.objects import Objects
+from par.study.ledger import FORMAT, Attempt, ConfigRecord, Ledger, SeedResult, Verdict, sweeps
 from par.study.records import snapshot
 
 CONFIG = ConfigRecord.of(RunConfig(backbone="tiny-qwen2"), number=0, suggested={})
