@@ -38,8 +38,9 @@ class Objects:
         try:
             filesystem, root = FileSystem.from_uri(str(storage))
         except ValueError as fault:
+            why = str(fault).replace(str(storage), public(storage))
             raise LedgerError(
-                f"storage={public(storage)} cannot be used: {fault}; give a path, s3://... or gs://..."
+                f"storage={public(storage)} cannot be used: {why}; give a path, s3://... or gs://..."
             ) from None
         return cls(filesystem, root.rstrip("/"))
 
@@ -57,19 +58,22 @@ class Objects:
 
         Raises DiskFullError.
         """
-        if self.is_local:
-            with self.space():
-                _commit(Path(self.root, path), data)
-            return
-        # An exception between opening and writing would close the stream, and that makes visible what it has so far:
-        # in a thread of its own it meets none, as signals interrupt the main thread alone.
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(self._upload, path, data).result()
+        # A stream that an exception closes makes visible what it has so far. Signals interrupt the main thread alone.
+        with self.space(), ThreadPoolExecutor(1) as pool:
+            if self.is_local:
+                pool.submit(_commit, Path(self.root, path), data).result()
+            else:
+                pool.submit(self._upload, path, data).result()
 
     def get(self, path: str) -> bytes:
-        """Read one object. Raises FileNotFoundError."""
-        with self.filesystem.open_input_stream(f"{self.root}/{path}", compression=None) as stream:
-            return stream.read()
+        """Read one object, whole even if it is replaced meanwhile. Raises FileNotFoundError."""
+        if self.is_local:
+            with self.filesystem.open_input_stream(f"{self.root}/{path}", compression=None) as stream:
+                return stream.read()
+        while True:
+            data = self._download(path)
+            if self.filesystem.get_file_info(f"{self.root}/{path}").size == len(data):
+                return data
 
     def exists(self, path: str) -> bool:
         """Whether an object is there."""
@@ -115,6 +119,11 @@ class Objects:
     def _upload(self, path: str, data: bytes) -> None:
         with self.filesystem.open_output_stream(f"{self.root}/{path}", compression=None) as stream:
             stream.write(data)
+
+    def _download(self, path: str) -> bytes:
+        """Read an object by one request, up to the length it had before: one that has grown since is cut there."""
+        with self.filesystem.open_input_file(f"{self.root}/{path}") as file:
+            return file.read_at(file.size(), 0)
 
     def _infos(self, folder: str, *, recursive: bool) -> list[FileInfo]:
         start = f"{self.root}/{folder}".rstrip("/")

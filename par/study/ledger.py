@@ -19,10 +19,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from pyarrow.fs import LocalFileSystem
-
 from par.errors import LedgerError
-from par.objects import Objects, decode, encode
+from par.objects import Objects, decode, encode, public
 from par.study.records import (
     Attempt,
     ConfigRecord,
@@ -96,7 +94,9 @@ class Ledger:
         """Begin a sweep. Raises LedgerError if it exists or its name is not a plain folder name."""
         objects = Objects.at(storage).below(plain_name("sweep", sweep))
         if objects.exists("sweep.json"):
-            raise LedgerError(f"sweep {sweep} exists in {storage}: go on with `--resume {sweep}`, or name another")
+            raise LedgerError(
+                f"sweep {sweep} exists in {public(storage)}: go on with `--resume {sweep}`, or name another"
+            )
         data = encode("sweep.json", {**record, "format": FORMAT})
         objects.put("sweep.json", data)
         return cls(str(storage), sweep, decode("sweep.json", data), objects)
@@ -109,7 +109,7 @@ class Ledger:
             record = decode("sweep.json", objects.get("sweep.json"))
         except FileNotFoundError:
             there = ", ".join(sweeps(storage)) or "none"
-            raise LedgerError(f"no sweep {sweep} in {storage}; sweeps there: {there}") from None
+            raise LedgerError(f"no sweep {sweep} in {public(storage)}; sweeps there: {there}") from None
         if not isinstance(record.get("format"), int) or record["format"] > FORMAT:
             raise LedgerError(f"sweep {sweep} has format={record.get('format')}, known up to {FORMAT}: update par")
         return cls(str(storage), sweep, record, objects)
@@ -117,7 +117,7 @@ class Ledger:
     def folder(self, config: str, seed: int) -> str:
         """Return the folder of a seed: an absolute local path, or a URI of the storage's kind."""
         place = self.objects.below(_seed(config, seed)).root
-        if isinstance(self.objects.filesystem, LocalFileSystem):
+        if self.objects.is_local:
             return place
         uri = urlsplit(self.storage)
         return uri._replace(path=f"{uri.path.rstrip('/')}/{self.name}/{_seed(config, seed)}").geturl()
