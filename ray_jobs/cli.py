@@ -2,6 +2,7 @@
 
 import typer
 
+from ray_jobs.commands.gc import gc
 from ray_jobs.commands.thresholds import thresholds
 
 app = typer.Typer(
@@ -17,6 +18,7 @@ def par() -> None:
     """Looped language models trained with Progress-Aligned Recurrence."""
 
 
+app.command()(gc)
 app.command()(thresholds)
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from par.training.parallel import data_mesh
 STEPS = 12
 
 
-def train_to_end(run: RunConfig, folder: Path, hook=lambda report: None, mesh=None) -> Trainer:
+def train_to_end(run: RunConfig, folder: Path | str, hook=lambda report: None, mesh=None) -> Trainer:
     """Go on from the last commit, committing every ``checkpoint_every`` steps."""
     trainer, checkpoints = Trainer(run, mesh), Objects.at(folder)
     history = checkpoint.resume(trainer, checkpoints)
@@ -47,12 +47,12 @@ def test_resume_equals_never_stopped(tmp_path, kill_at, matrices):
         assert torch.equal(value, parameters(whole)[name]), name
 
 
-def first_half(rank: int, run: RunConfig, folder: Path) -> None:
+def first_half(rank: int, run: RunConfig, folder: Path | str) -> None:
     with pytest.raises(WorkerLost):
         train_to_end(run, folder, FailAt(7), data_mesh())
 
 
-def second_half(rank: int, run: RunConfig, folder: Path, out: Path) -> None:
+def second_half(rank: int, run: RunConfig, folder: Path | str, out: Path) -> None:
     trainer = train_to_end(run, folder, mesh=data_mesh())
     whole = {name: p.full_tensor() for name, p in parameters(trainer).items()}
     if rank == 0:
@@ -76,6 +76,20 @@ def test_resume_on_another_number_of_workers(tmp_path):
     for name, value in parameters(whole).items():
         torch.testing.assert_close(values[name], value, atol=1e-5, rtol=0)
         torch.testing.assert_close(parameters(after_two)[name], value, atol=1e-5, rtol=0)
+
+
+@pytest.mark.dist
+def test_an_object_store_holds_checkpoints(tmp_path, s3):
+    """Two workers that save to an object store and stop are gone on from by one, as if nothing had happened."""
+    slow, place = {"train__steps": STEPS, "optim__lr": 1e-3, "optim__adapter_lr": 1e-3}, s3.format("two_one")
+    whole = train_to_end(tiny_run(**slow), tmp_path)
+    run_processes(2, first_half, tiny_run(**slow, train__workers=2), place)
+    assert checkpoint.committed_step(Objects.at(place)) == 5
+    after = train_to_end(tiny_run(**slow), place)
+    assert [r["loss"] for r in after.history] == pytest.approx([r["loss"] for r in whole.history], abs=1e-6)
+    for name, value in parameters(whole).items():
+        torch.testing.assert_close(parameters(after)[name], value, atol=1e-5, rtol=0)
+    assert {path.split("/")[0] for path in Objects.at(place).sizes()} == {"step_00000010"}
 
 
 def test_only_the_last_checkpoint_stays(tmp_path):
