@@ -6,7 +6,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +20,8 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSy
 
 from par.errors import DiskFullError, LedgerError
 
+_NO_HARD_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP}
+"""What a file system without hard links, such as a mounted object store, answers."""
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{32}")
 
 
@@ -61,9 +63,31 @@ class Objects:
         # A stream that an exception closes makes visible what it has so far. Signals interrupt the main thread alone.
         with self.space(), ThreadPoolExecutor(1) as pool:
             if self.is_local:
-                pool.submit(_commit, Path(self.root, path), data).result()
+                pool.submit(_commit, Path(self.root, path), data, os.replace).result()
             else:
                 pool.submit(self._upload, path, data).result()
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write one object unless it exists; return whether this call did.
+
+        On a disk with hard links exactly one of several that create an object at once does. Elsewhere each of them may,
+        and the last one stays: who must be alone waits a moment and reads it back.
+        """
+        if self.is_local:
+            try:
+                with ThreadPoolExecutor(1) as pool:
+                    pool.submit(_commit, Path(self.root, path), data, os.link).result()
+            except FileExistsError:
+                return False
+            except OSError as fault:
+                if fault.errno not in _NO_HARD_LINKS:
+                    raise
+            else:
+                return True
+        if self.exists(path):
+            return False
+        self.put(path, data)
+        return True
 
     def get(self, path: str) -> bytes:
         """Read one object, whole even if it is replaced meanwhile. Raises FileNotFoundError."""
@@ -173,8 +197,8 @@ def _plain(value: object, key: str) -> object:
             raise LedgerError(f"{key}={value!r} is a {type(value).__name__}: JSON holds int, float, str, list and dict")
 
 
-def _commit(path: Path, data: bytes) -> None:
-    """Write a draft under a name of its own, then rename it; both are on the disk before this returns."""
+def _commit(path: Path, data: bytes, publish: Callable[[Path, Path], object]) -> None:
+    """Write a draft under a name of its own, then rename or link it; both are on the disk before this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
@@ -182,10 +206,9 @@ def _commit(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:
+        publish(draft, path)
+    finally:
         draft.unlink(missing_ok=True)
-        raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

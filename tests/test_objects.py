@@ -1,5 +1,6 @@
 """Laws of whole objects, on a local disk and on a real S3 server."""
 
+import errno
 import gzip
 import multiprocessing
 import os
@@ -164,3 +165,23 @@ def test_a_refused_storage_does_not_show_its_secret():
     with pytest.raises(LedgerError, match="storage=ftp://host/x") as refused:
         Objects.at("ftp://KEY:SECRET@host/x")
     assert "SECRET" not in str(refused.value)
+
+
+def test_an_object_is_created_once(objects):
+    """Creating is refused where an object is, which stays as it is, and no draft is left behind."""
+    assert objects.create("a.json", b"first")
+    assert not objects.create("a.json", b"second")
+    assert objects.get("a.json") == b"first"
+    assert objects.sizes() == {"a.json": 5}
+
+
+def test_a_disk_without_hard_links_creates_objects_too(tmp_path, monkeypatch):
+    """Where a file system refuses hard links, objects are created all the same."""
+
+    def refused(source, target):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    objects = Objects.at(tmp_path)
+    assert [objects.create("a.json", b"1"), objects.create("a.json", b"2")] == [True, False]
+    assert objects.sizes() == {"a.json": 1}

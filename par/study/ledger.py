@@ -2,6 +2,7 @@
 
     <storage>/<sweep>/
       sweep.json                                format, and what the sweep's creator recorded
+      lease-<n>.json                            who drives it, or drove it: see par.study.lease
       configs/<id>/config.json                  ConfigRecord
       configs/<id>/seed-<n>/attempt-<k>.json    one life of the seed: begun, and ended unless it died without a word
       configs/<id>/seed-<n>/result.json         SeedResult; exists exactly when the seed is done
@@ -54,7 +55,7 @@ __all__ = [
 FORMAT = 1
 """Layout written here. A sweep with a higher number is refused."""
 READERS = 16
-"""Objects read at once; on an object store each read is a round trip."""
+"""Objects read at once from an object store, where each read is a round trip; threads only delay a local disk."""
 
 ACCURACY = "accuracy.parquet"
 """Accuracy by depth of one seed: depth, single_query, full_state, sequences."""
@@ -190,6 +191,8 @@ class Ledger:
         listed = {path for path in self.objects.walk(folder, recursive=True) if _OBJECT.fullmatch(path)}
         # A listing is no snapshot: it may show a seed and miss the configuration, which was written before it.
         paths = sorted(listed | {f"configs/{path.split('/')[1]}/config.json" for path in listed})
+        if self.objects.is_local:
+            return {path: self._load(path) for path in paths}
         with ThreadPoolExecutor(READERS) as pool:
             return dict(zip(paths, pool.map(self._load, paths), strict=True))
 

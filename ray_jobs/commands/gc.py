@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, NamedTuple
 
@@ -9,6 +10,7 @@ import typer
 from rich.table import Table
 
 from par.objects import Objects
+from par.study.lease import hold
 from par.study.ledger import Ledger
 from par.training.commits import STATE, committed, surplus, tidy, wanted
 from ray_jobs.terminal import bytes_text, out, refusing
@@ -49,14 +51,15 @@ def gc(
     Results, attempts, curves and the last checkpoint of each seed always stay. A seed whose last attempt has no end may
     be running: it is left alone, and so are Ray's files.
 
-    Exit code: 0, or 2 if there is no such sweep.
+    Exit code: 0, or 2 if there is no such sweep, or if it is driven now: gc holds its lease meanwhile.
     """
     with refusing():
         ledger = Ledger.open(storage, name)
-        idle, running = _seeds(ledger)
-        found = [*_of_seeds(idle), *_drafts(ledger), *([] if running else _sessions(ledger))]
-        if not dry_run:
-            _remove(ledger, idle, found)
+        with nullcontext() if dry_run else hold(ledger):
+            idle, running = _seeds(ledger)
+            found = [*_of_seeds(idle), *_drafts(ledger), *([] if running else _sessions(ledger))]
+            if not dry_run:
+                _remove(ledger, idle, found)
     out.print(_table(found))
     total = bytes_text(sum(item.bytes for item in found))
     out.print(f"{total} would be freed: nothing was removed." if dry_run else f"{total} freed.")
