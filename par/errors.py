@@ -81,6 +81,20 @@ class SupersededError(StoppedError):
     """Another attempt, or another driver, has taken the seed over: nothing more may be written."""
 
 
+class DiskFullError(ParError):
+    """A file did not fit on its disk, or into the quota. What was committed before is whole: it can be gone on from."""
+
+    kind = FailureKind.DISK
+
+    @classmethod
+    def at(cls, folder: str, free: int) -> "DiskFullError":
+        """Build the message here, so that the error pickles with its one argument."""
+        return cls(
+            f"no space left in {folder}: {free} bytes free, or its quota is used up; make room, for example with "
+            "`par gc NAME`, and go on with `par resume NAME --failed`: the last committed checkpoint is whole"
+        )
+
+
 class DivergedError(ParError):
     """The loss or a gradient was not finite. The same step would fail again, so it is a result and never retried."""
 

@@ -5,9 +5,10 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from uuid import uuid4
 
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
 
-from par.errors import LedgerError
+from par.errors import DiskFullError, LedgerError
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP}
 """What a file system without hard links, such as a mounted object store, answers."""
@@ -55,9 +56,12 @@ class Objects:
         return isinstance(self.filesystem, LocalFileSystem)
 
     def put(self, path: str, data: bytes) -> None:
-        """Write one object so that no reader ever sees a part of it, whenever the writer dies or is interrupted."""
+        """Write one object so that no reader ever sees a part of it, whenever the writer dies or is interrupted.
+
+        Raises DiskFullError.
+        """
         # A stream that an exception closes makes visible what it has so far. Signals interrupt the main thread alone.
-        with ThreadPoolExecutor(1) as pool:
+        with self.space(), ThreadPoolExecutor(1) as pool:
             if self.is_local:
                 pool.submit(_commit, Path(self.root, path), data, os.replace).result()
             else:
@@ -125,6 +129,16 @@ class Objects:
         """Remove a folder with all that is below it, in no order; that it is gone already is no error."""
         with suppress(FileNotFoundError):
             self.filesystem.delete_dir(f"{self.root}/{path}")
+
+    @contextmanager
+    def space(self) -> Iterator[None]:
+        """Within: a full disk raises DiskFullError, whatever a library has made of it."""
+        try:
+            yield
+        except Exception as fault:
+            if not _lacks_space(fault):
+                raise
+            raise DiskFullError.at(self.root, _free_bytes(self.root)) from fault
 
     def _upload(self, path: str, data: bytes) -> None:
         with self.filesystem.open_output_stream(f"{self.root}/{path}", compression=None) as stream:
@@ -200,3 +214,18 @@ def _commit(path: Path, data: bytes, publish: Callable[[Path, Path], object]) ->
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _lacks_space(fault: BaseException | None) -> bool:
+    """Whether an error, or one that it came from, is that of a full disk."""
+    while fault is not None:
+        if isinstance(fault, OSError) and fault.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        fault = fault.__cause__ or fault.__context__
+    return False
+
+
+def _free_bytes(folder: str) -> int:
+    """Free bytes on the disk that a folder, there or not yet, lies on."""
+    place = Path(folder)
+    return shutil.disk_usage(next(path for path in (place, *place.parents) if path.exists())).free

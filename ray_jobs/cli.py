@@ -2,6 +2,7 @@
 
 import typer
 
+from ray_jobs.commands.gc import gc
 from ray_jobs.commands.resume import resume
 from ray_jobs.commands.thresholds import thresholds
 
@@ -18,7 +19,7 @@ def par() -> None:
     """Looped language models trained with Progress-Aligned Recurrence."""
 
 
-for command in (resume, thresholds):
+for command in (resume, gc, thresholds):
     app.command()(command)
 
 if __name__ == "__main__":

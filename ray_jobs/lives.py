@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from par.errors import FailureKind
@@ -105,7 +104,7 @@ def ended_record(begun: Mapping[str, Any], *, end: str, saved_step: int) -> dict
 
 def saved_step(ledger: Ledger, config: str, seed: int) -> int:
     """The step from which a seed would go on."""
-    return committed_step(Path(ledger.folder(config, seed)) / "checkpoints")
+    return committed_step(ledger.checkpoints(config, seed))
 
 
 def now() -> str:

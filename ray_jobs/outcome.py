@@ -3,7 +3,6 @@
 import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from par.evaluation.traces import Traces
 from par.metrics import Metric
 from par.model.memory import evaluation_prompts
 from par.model.sizes import recorded_iterations
+from par.objects import Objects
 from par.study.ledger import ACCURACY, HALTING, TRACE
 from par.tasks.groups import parse_task
 from par.tasks.streams import Split
@@ -43,7 +43,7 @@ class Outcome:
     """Parquet, by name in the ledger."""
 
 
-def outcome(trainer: Trainer, history: list[dict[str, Any]], kept: Path, report: Report) -> Outcome:
+def outcome(trainer: Trainer, history: list[dict[str, Any]], kept: Objects, report: Report) -> Outcome:
     """Evaluate a trained seed; every worker calls it. ``kept`` is where an interrupted evaluation finds its counts."""
     run, grid = trainer.run, _grid(trainer)
     asked = (trainer.model, parse_task(run.task.name), trainer.rendering)
@@ -65,7 +65,7 @@ def outcome(trainer: Trainer, history: list[dict[str, Any]], kept: Path, report:
     return Outcome(metrics, files)
 
 
-def _depth_curve(trainer: Trainer, kept: Path, report: Report) -> DepthCurve:
+def _depth_curve(trainer: Trainer, kept: Objects, report: Report) -> DepthCurve:
     """Read the depth grid; an evaluation of the same weights that was interrupted goes on from its last batch."""
     run = trainer.run
     owner = {"fingerprint": run.fingerprint(), "seed": run.seed, "step": trainer.step, "source": source_hash()}

@@ -15,6 +15,7 @@ from par.study.ledger import SweepState
 from par.study.space import Space
 from ray_jobs.cluster import Demand
 from ray_jobs.proposals import BackboneStudy, shares
+from ray_jobs.terminal import bytes_text
 
 SAMPLES = 8
 """Proposals of each backbone whose mean cost stands for all."""
@@ -43,6 +44,16 @@ class BackbonePlan:
     def left(self) -> int:
         """Seeds to run."""
         return self.seeds - self.done
+
+    @property
+    def storage(self) -> float:
+        """Bytes of checkpoints at most: the last and the best weights of each seed, and two whole ones while it runs.
+
+        The one before stays until the new one is written.
+        """
+        flying = min(self.concurrency, self.left)
+        whole, weights = self.cost.checkpoint_bytes, self.cost.weights_bytes
+        return (self.seeds - flying) * 2 * weights + flying * (2 * whole + weights)
 
     def seconds(self, rate_per_core: float) -> float:
         """Estimated wall time, the backbone alone on the cluster."""
@@ -107,12 +118,13 @@ def _work_table(space: Space, plans: list[BackbonePlan]) -> Table:
         table.add_row(
             plan.backbone, str(plan.configurations), str(plan.seeds), str(plan.done),
             f"{plan.demand.workers} × worker: {plan.demand}", str(plan.concurrency),
-            f"{plan.left * plan.cost.flops:.2g}", _bytes(plan.seeds * plan.cost.checkpoint_bytes),
+            f"{plan.left * plan.cost.flops:.2g}", bytes_text(plan.storage),
             _duration(plan.seconds(core)),
         )  # fmt: skip
     table.caption = (
         f"Time is a rough estimate: {CPU_SHARE:.0%} of the {core / 1e9:.0f} GFLOP/s measured on one core here, or "
-        f"{GPU_FLOPS / 1e12:.0f} TFLOP/s for each GPU; start-up not included. Storage is one checkpoint per seed."
+        f"{GPU_FLOPS / 1e12:.0f} TFLOP/s for each GPU; start-up not included. Storage is at most: "
+        "the last and the best weights of each seed, and two whole checkpoints of each that runs."
     )
     return table
 
@@ -127,7 +139,7 @@ def _seed_table(plans: list[BackbonePlan]) -> Table:
         passes = (memory.gathered + memory.activations, memory.gathered + memory.evaluation)
         table.add_row(
             plan.backbone, str(split_layers(BACKBONES[plan.backbone].layers)), f"{cost.parameters:.2g}",
-            f"{cost.flops:.2g}", *map(_bytes, (cost.checkpoint_bytes, memory.state, *passes)),
+            f"{cost.flops:.2g}", *map(bytes_text, (cost.checkpoint_bytes, memory.state, *passes)),
         )  # fmt: skip
     table.caption = (
         "Memory of each worker: state is its share of weights, gradients and optimizer; training and evaluation add "
@@ -142,14 +154,6 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
         left, whole = name in ("backbone", "layers", "one trial"), name in ("backbone", "configurations")
         table.add_column(name, justify="left" if left else "right", no_wrap=whole)
     return table
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
 
 
 def _duration(seconds: float) -> str:

@@ -15,6 +15,15 @@ BAD_INPUT = 2
 """Exit code for input that cannot be run."""
 
 
+def bytes_text(count: float) -> str:
+    """Bytes with three digits and a unit."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
 @contextmanager
 def refusing() -> Iterator[None]:
     """End the command with one message and exit code 2 at a ParError; nobody gets a traceback for bad input."""

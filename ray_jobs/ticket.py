@@ -3,10 +3,10 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Self
 
 from par.config import RunConfig
+from par.objects import Objects
 from par.study.ledger import Ledger
 from par.study.records import ConfigRecord
 
@@ -78,9 +78,9 @@ class Ticket:
         return hashlib.sha256(f"{self.storage}/{self.sweep}/{self.config}/{self.seed}".encode()).hexdigest()[:16]
 
     @property
-    def checkpoints(self) -> Path:
+    def checkpoints(self) -> Objects:
         """Where the seed's checkpoints lie; every worker of it sees the folder."""
-        return Path(self.ledger().folder(self.config, self.seed)) / "checkpoints"
+        return self.ledger().checkpoints(self.config, self.seed)
 
     def ledger(self) -> Ledger:
         """Open the ledger that this seed belongs to."""

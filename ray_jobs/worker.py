@@ -1,17 +1,20 @@
 """What every worker of a seed runs: train from the last commit, evaluate, write the result."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 from par import metrics as m
 from par.config import RunConfig
 from par.errors import DivergedError, PassTooLargeError
+from par.evaluation.tally import COUNTS
 from par.model.cost import step_flops
+from par.objects import Objects
 from par.study.ledger import HISTORY, SeedResult
 from par.tasks.groups import parse_task
 from par.tasks.streams import evaluation_hash
 from par.training import checkpoint
+from par.training.commits import tidy
 from par.training.loop import StepReport, Trainer
 from par.training.parallel import data_mesh, device_of_this_worker, workers
 from par.training.speed import forget, lacks_memory, matrix_peak, peak_memory_gib
@@ -21,8 +24,7 @@ from ray_jobs.ticket import Ticket
 from ray_jobs.watchdog import Watchdog
 
 UNRECORDED = "unrecorded"
-COUNTS = "evaluation.json"
-"""Beside the checkpoints: what an interrupted evaluation has counted."""
+"""Under this name a checkpoint between two records keeps the steps since the last one."""
 
 
 def run_seed(ticket: Ticket, report: Report, orders: Orders | None = None) -> SeedResult:
@@ -46,13 +48,13 @@ def _run_seed(trainer: Trainer, ticket: Ticket, report: Report, orders: Orders, 
         if orders.wants_to_leave():
             raise orders.leave()
 
-    run, ledger = trainer.run, ticket.ledger()
-    history = checkpoint.resume(trainer, ticket.checkpoints)
+    run, ledger, checkpoints = trainer.run, ticket.ledger(), ticket.checkpoints
+    history = checkpoint.resume(trainer, checkpoints)
     files: dict[str, bytes] = {}
     try:
-        for row in _train(trainer, ticket.checkpoints, history, orders, watchdog):
+        for row in _train(trainer, checkpoints, history, orders, watchdog):
             report({"phase": "train", **row})
-        found = outcome(trainer, history, ticket.checkpoints / COUNTS, evaluated)
+        found = outcome(trainer, history, checkpoints, evaluated)
         files |= found.files
         result = SeedResult(metrics=found.metrics, step=trainer.step, evaluation_set=_evaluation_set(run))
     except DivergedError as fault:
@@ -64,11 +66,13 @@ def _run_seed(trainer: Trainer, ticket: Ticket, report: Report, orders: Orders, 
         for name, data in files.items():
             ledger.write_bytes(ticket.config, ticket.seed, name, data)
         ledger.finish(ticket.config, ticket.seed, result)
+        with suppress(OSError):  # the seed is done; `par gc` can still do it
+            tidy(checkpoints, done=True)
     return result
 
 
 def _train(
-    trainer: Trainer, folder: Path, history: list[dict[str, Any]], orders: Orders, watchdog: Watchdog
+    trainer: Trainer, folder: Objects, history: list[dict[str, Any]], orders: Orders, watchdog: Watchdog
 ) -> Iterator[dict[str, Any]]:
     """Run to the last step; yield a record per report, append it to ``history``, commit checkpoints.
 
@@ -77,7 +81,7 @@ def _train(
     trainer.wants_to_leave = orders.wants_to_leave
     train = trainer.run.train
     if trainer.step < train.steps and workers(trainer.mesh)[0] == 0:
-        (folder / COUNTS).unlink(missing_ok=True)  # those of weights that are now trained again
+        folder.delete(COUNTS)  # those of weights that are now trained again
     peak = matrix_peak(trainer.device, train.precision)
     recent = _take_unrecorded(history)
     steps = trainer.steps()
@@ -92,7 +96,8 @@ def _train(
             recent = []
         if commits or step.leaving:
             orders.check_ownership()
-            checkpoint.save(trainer, folder, [*history, *_unrecorded(recent)])
+            accuracy = history[-1][m.ON_THE_WAY.name] if commits else None
+            checkpoint.save(trainer, folder, [*history, *_unrecorded(recent)], accuracy=accuracy)
         if step.leaving:
             raise orders.leave()
 

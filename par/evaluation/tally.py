@@ -3,8 +3,12 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Self
+
+from par.objects import Objects
+
+COUNTS = "evaluation.json"
+"""Where a tally lies in the folder of the seed's checkpoints."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,17 +35,15 @@ class Tally:
             full_D=tuple(a + b for a, b in zip(self.full_D, full_D, strict=True)),
         )
 
-    def save(self, path: Path, owner: Mapping[str, Any]) -> None:
+    def save(self, folder: Objects, owner: Mapping[str, Any]) -> None:
         """Write it in one piece, under the weights and settings that it belongs to."""
-        draft = path.with_suffix(".tmp")
-        draft.write_text(json.dumps({"owner": dict(owner), "tally": asdict(self)}))
-        draft.replace(path)
+        folder.put(COUNTS, json.dumps({"owner": dict(owner), "tally": asdict(self)}).encode())
 
     @classmethod
-    def load(cls, path: Path, owner: Mapping[str, Any], depths: int) -> Self:
+    def load(cls, folder: Objects, owner: Mapping[str, Any], depths: int) -> Self:
         """What was saved for the same owner; an empty tally where nothing was, or nothing whole."""
         try:
-            saved = json.loads(path.read_text())
+            saved = json.loads(folder.get(COUNTS))
         except (FileNotFoundError, json.JSONDecodeError):
             return cls.empty(depths)
         if saved["owner"] != dict(owner):

@@ -12,7 +12,7 @@ from statistics import fmean
 
 from par.config import RunConfig
 from par.model.backbones import BACKBONES, Backbone, split_layers
-from par.model.memory import Memory, evaluation_prompts, memory
+from par.model.memory import FP32, Memory, evaluation_prompts, memory
 from par.model.sizes import (
     Tokens,
     adapter_entries,
@@ -48,6 +48,11 @@ class Cost:
     def flops(self) -> float:
         """Training and evaluation."""
         return self.train_flops + self.evaluation_flops
+
+    @property
+    def weights_bytes(self) -> int:
+        """Of the model alone, without what training needs."""
+        return FP32 * self.parameters
 
 
 def seed_cost(run: RunConfig) -> Cost:

@@ -138,6 +138,10 @@ class Ledger:
         uri = urlsplit(self.storage)
         return uri._replace(path=f"{uri.path.rstrip('/')}/{self.name}/{_seed(config, seed)}").geturl()
 
+    def checkpoints(self, config: str, seed: int) -> Objects:
+        """Where the checkpoints of a seed lie."""
+        return self.objects.below(f"{_seed(config, seed)}/checkpoints")
+
     def add_config(self, record: ConfigRecord) -> None:
         """Write a proposal. Raises LedgerError if another one has its id: ask the search for a different one."""
         self._write_once(f"configs/{record.id}/config.json", record)

@@ -1,133 +1,167 @@
-"""Checkpoints: DCP shards, then a manifest written last. The manifest is the commit; what has none does not exist."""
+"""Checkpoints of a trainer: shards, then a manifest written last. The manifest is the commit; see par.training.commits.
+
+The folder of checkpoints may lie on a disk or in an object store; all workers see it.
+"""
 
 import json
-import os
-import shutil
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
-from torch import distributed as dist
-from torch.distributed.checkpoint.filesystem import FileSystemReader
-from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
-from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
-from par.errors import CheckpointError
+from par.errors import CheckpointError, DiskFullError
+from par.objects import Objects
+from par.training import shards
+from par.training.commits import (
+    HISTORY,
+    STATE,
+    WEIGHTS,
+    Commit,
+    best,
+    committed,
+    folder_name,
+    last_resumable,
+    tidy,
+)
 from par.training.loop import Trainer
-from par.training.parallel import workers
-
-MANIFEST = "COMMIT.json"
-HISTORY = "history.json"
-FORMAT = 1
+from par.training.parallel import first, workers
 
 
-def save(trainer: Trainer, folder: Path, history: list[dict[str, Any]], *, keep: int = 1) -> Path:
-    """Write the state of all workers and the reports so far; commit; remove all but the last ``keep`` checkpoints.
+def save(trainer: Trainer, folder: Objects, history: list[dict[str, Any]], *, accuracy: float | None = None) -> Commit:
+    """Write the state of all workers and the reports so far; commit; keep only this one and the weights of the best.
 
-    ``folder`` is visible to all workers. Every worker calls it at the same step. Returns the checkpoint's folder.
+    ``accuracy`` is what the best is chosen by. Every worker calls it at the same step. Raises DiskFullError on all of
+    them if a disk is full: the checkpoints before this one are still there, and what was written of it is not.
     """
-    rank, size = workers(trainer.mesh)
-    target = folder / f"step_{trainer.step:08d}"
-    if rank == 0:
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
-    _barrier(trainer)
-    with _quiet():
-        dcp_save(dict(_state(trainer)), checkpoint_id=target, no_dist=trainer.mesh is None)
-    if rank == 0:
-        _write(target / HISTORY, json.dumps(history))
-        _commit(target, trainer, size)
-        _collect(folder, keep)
-    _barrier(trainer)
-    return target
+    name, together = folder_name(trainer.step), trainer.mesh is not None
+    first(partial(_make_room, folder, name), trainer.mesh)
+    try:
+        shards.save(dict(_weights(trainer.model)), folder.below(f"{name}/{WEIGHTS}"), together=together)
+        shards.save(dict(_state(trainer)), folder.below(f"{name}/{STATE}"), together=together)
+        return first(partial(_commit, trainer, folder, history, accuracy), trainer.mesh)
+    except DiskFullError:
+        first(partial(_abandon, folder, name), trainer.mesh)
+        raise
 
 
-def resume(trainer: Trainer, folder: Path) -> list[dict[str, Any]]:
+def resume(trainer: Trainer, folder: Objects) -> list[dict[str, Any]]:
     """Put the trainer where the last committed checkpoint stands; return the reports up to there, [] without one.
 
     The number of workers may differ from the one that saved. Raises CheckpointError if it belongs to other settings.
     """
-    committed = list(_committed(folder))
-    if not committed:
+    found = first(partial(_last_of, trainer, folder), trainer.mesh)
+    if found is None:
         return []
-    last = committed[-1]
-    manifest = json.loads((last / MANIFEST).read_text())
-    owner = {"fingerprint": trainer.run.fingerprint(), "seed": trainer.run.seed}
-    if found := {key: manifest[key] for key in owner if manifest[key] != owner[key]}:
-        raise CheckpointError(f"{last} belongs to {found}, this run is {owner}: use another folder")
-    state = dict(_state(trainer)) | _empty_optimizer_state(trainer, last)
-    with _quiet():
-        dcp_load(state, checkpoint_id=last, no_dist=trainer.mesh is None)
-    _give_optimizers(trainer, state)
-    trainer.step = manifest["step"]
-    return json.loads((last / HISTORY).read_text())
+    commit, history = found
+    place, together = folder.below(commit.name), trainer.mesh is not None
+    shards.load(dict(_weights(trainer.model)), place.below(WEIGHTS), together=together)
+    if commit.trainable:
+        state = dict(_teacher(trainer)) | _empty_optimizer_state(trainer, place.below(STATE))
+        shards.load(state, place.below(STATE), together=together)
+        _give_optimizers(trainer, state)
+    trainer.step = commit.step
+    return history
 
 
-def committed_step(folder: Path) -> int:
+def committed_step(folder: Objects) -> int:
     """The step from which a trainer would go on; 0 without a checkpoint."""
-    committed = list(_committed(folder))
-    return int(json.loads((committed[-1] / MANIFEST).read_text())["step"]) if committed else 0
+    last = last_resumable(committed(folder))
+    return last.step if last else 0
 
 
-def _commit(target: Path, trainer: Trainer, size: int) -> None:
-    files = {p.name: p.stat().st_size for p in sorted(target.iterdir())}
-    manifest = {
-        "format": FORMAT,
-        "step": trainer.step,
-        "world_size": size,
-        "fingerprint": trainer.run.fingerprint(),
-        "seed": trainer.run.seed,
-        "files": files,
-    }
-    draft = target / f"{MANIFEST}.tmp"
-    _write(draft, json.dumps(manifest, indent=1))
-    draft.replace(target / MANIFEST)
+def load_weights(model: nn.Module, folder: Objects, which: Literal["last", "best"] = "last") -> Commit:
+    """Load the weights of a seed's last or best checkpoint, for evaluation; every worker of a sharded model calls it.
+
+    Raises CheckpointError if there is none, or if it is of another model.
+    """
+    commits = committed(folder)
+    if not commits:
+        raise CheckpointError(f"{folder.root} has no committed checkpoint: train the seed first")
+    commit = best(commits) if which == "best" else commits[-1]
+    place, weights = folder.below(f"{commit.name}/{WEIGHTS}"), dict(_weights(model))
+    saved, here = shards.shapes(place), {name: tuple(p.shape) for name, p in weights.items()}
+    if differing := {name for name in saved.keys() | here.keys() if saved.get(name) != here.get(name)}:
+        name = min(differing)
+        raise CheckpointError(
+            f"{place.root} is of another model: {name} is {saved.get(name)} there, {here.get(name)} here; "
+            "build the model from the settings of its configuration"
+        )
+    shards.load(weights, place, together=any(isinstance(p, DTensor) for p in weights.values()))
+    return commit
 
 
-def _committed(folder: Path) -> Iterator[Path]:
-    """Checkpoints whose manifest is there and whose files have the recorded sizes, oldest first."""
-    for path in sorted(folder.glob(f"step_*/{MANIFEST}")):
-        manifest = json.loads(path.read_text())
-        if manifest["format"] > FORMAT:
-            raise CheckpointError(f"{path.parent} has format={manifest['format']}, known up to {FORMAT}: update par")
-        files = manifest["files"]
-        if all(
-            (path.parent / name).is_file() and (path.parent / name).stat().st_size == n for name, n in files.items()
-        ):
-            yield path.parent
+def _make_room(folder: Objects, name: str) -> None:
+    tidy(folder)
+    folder.delete_folder(name)
 
 
-def _collect(folder: Path, keep: int) -> None:
-    kept = list(_committed(folder))[-keep:]
-    for path in folder.glob("step_*"):
-        if path not in kept:
-            shutil.rmtree(path)
+def _abandon(folder: Objects, name: str) -> None:
+    with suppress(OSError):
+        folder.delete_folder(name)
+
+
+def _commit(trainer: Trainer, folder: Objects, history: list[dict[str, Any]], accuracy: float | None) -> Commit:
+    name = folder_name(trainer.step)
+    folder.put(f"{name}/{HISTORY}", json.dumps(history).encode())
+    commit = Commit(
+        step=trainer.step,
+        steps=trainer.run.train.steps,
+        world_size=workers(trainer.mesh)[1],
+        fingerprint=trainer.run.fingerprint(),
+        seed=trainer.run.seed,
+        accuracy=accuracy,
+        files=folder.below(name).sizes(),
+    )
+    commit.write(folder)
+    tidy(folder)
+    return commit
+
+
+def _last_of(trainer: Trainer, folder: Objects) -> tuple[Commit, list[dict[str, Any]]] | None:
+    commit = last_resumable(committed(folder))
+    if commit is None:
+        return None
+    saved, own = (commit.fingerprint, commit.seed), (trainer.run.fingerprint(), trainer.run.seed)
+    if saved != own:
+        raise CheckpointError(
+            f"{folder.root}/{commit.name} belongs to fingerprint={saved[0]} seed={saved[1]}, "
+            f"this run is fingerprint={own[0]} seed={own[1]}: use another folder"
+        )
+    return commit, json.loads(folder.get(f"{commit.name}/{HISTORY}"))
+
+
+def _weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Every parameter by name; a tied matrix once."""
+    names = {p: name for name, p in model.named_parameters()}
+    yield from ((f"model/{name}", p.detach()) for p, name in names.items())
 
 
 def _state(trainer: Trainer) -> Iterator[tuple[str, Tensor]]:
-    """Every parameter, the teacher's too, and the optimizer state under the parameter's name; a tied matrix once."""
+    """What training needs beside the weights: the teacher's, and the optimizer state under the parameter's name."""
     names: dict[Tensor, str] = {p: name for name, p in trainer.model.named_parameters()}
-    yield from ((f"model/{name}", p.detach()) for p, name in names.items())
+    values = chain.from_iterable(optimizer.state.items() for optimizer in trainer.optimizers)
+    yield from _teacher(trainer)
+    yield from ((f"optim/{names[p]}/{key}", value) for p, state in values for key, value in state.items())
+
+
+def _teacher(trainer: Trainer) -> Iterator[tuple[str, Tensor]]:
     if trainer.teacher:
         yield from ((f"teacher/{name}", p.detach()) for name, p in trainer.teacher.model.named_parameters())
-    for optimizer in trainer.optimizers:
-        for p, values in optimizer.state.items():
-            yield from ((f"optim/{names[p]}/{key}", value) for key, value in values.items())
 
 
-def _empty_optimizer_state(trainer: Trainer, saved: Path) -> dict[str, Tensor]:
+def _empty_optimizer_state(trainer: Trainer, saved: Objects) -> dict[str, Tensor]:
     """Zeros to load the optimizer state into: like the parameter where it has its shape, else as saved."""
     params = dict(trainer.model.named_parameters())
     empty: dict[str, Tensor] = {}
-    for name, meta in FileSystemReader(saved).read_metadata().state_dict_metadata.items():
+    for name, shape in shards.shapes(saved).items():
         if name.startswith("optim/"):
             p = params[name.split("/")[1]]
-            like_parameter = tuple(meta.size) == tuple(p.shape)  # pyright: ignore[reportAttributeAccessIssue]
-            empty[name] = torch.zeros_like(p) if like_parameter else torch.zeros(meta.size)  # pyright: ignore
+            empty[name] = torch.zeros_like(p) if shape == tuple(p.shape) else torch.zeros(shape)
     return empty
 
 
@@ -139,23 +173,3 @@ def _give_optimizers(trainer: Trainer, state: dict[str, Tensor]) -> None:
             _, parameter, key = name.split("/")
             p = params[parameter]
             owners[p].state[p][key] = value
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Drop DCP's warning that a single process is a single process."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
-        yield
-
-
-def _write(path: Path, text: str) -> None:
-    with path.open("w") as f:
-        f.write(text)
-        f.flush()
-        os.fsync(f.fileno())
-
-
-def _barrier(trainer: Trainer) -> None:
-    if trainer.mesh is not None:
-        dist.barrier(group=trainer.mesh.get_group())

@@ -1,9 +1,9 @@
 """One model on many devices with FSDP2. A single process runs the same code without a mesh."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 from torch import distributed as dist
@@ -12,6 +12,7 @@ from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
+from par.errors import ParError
 from par.model.looped import LoopedModel
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -100,6 +101,22 @@ def agreed(value: T, mesh: DeviceMesh | None) -> T:
     box = [value]
     dist.broadcast_object_list(box, src=0, group=mesh.get_group())
     return box[0]
+
+
+def first(action: Callable[[], T], mesh: DeviceMesh | None) -> T:
+    """Let worker 0 act while the others wait; what it returns, or raises, comes to all of them."""
+    if mesh is None:
+        return action()
+    outcome, fault = None, None
+    if mesh.get_rank() == 0:
+        try:
+            outcome = action()
+        except (ParError, OSError) as raised:
+            fault = raised
+    outcome, fault = agreed((outcome, fault), mesh)
+    if fault is not None:
+        raise fault
+    return cast(T, outcome)
 
 
 def summed(values: torch.Tensor, mesh: DeviceMesh | None) -> torch.Tensor:

@@ -14,6 +14,7 @@ from par.testing import tiny_run
 from ray_jobs.cluster import Demand
 from ray_jobs.drive import Options, plans
 from ray_jobs.plan import BackbonePlan, mean_cost, plan_table
+from ray_jobs.terminal import bytes_text
 from tests.ray_jobs.sweeps import write_space
 
 COSTLY = ("tiny-qwen2", "qwen2.5-0.5b", "qwen2.5-7b")
@@ -67,6 +68,17 @@ def test_the_plan_shows_what_a_seed_needs(space):
     )
     cells = row_after(printed(space, [replace(plan, cost=cost)], 150), "One seed", "qwen2.5-0.5b")
     assert cells == ["qwen2.5-0.5b", "8/8/8", "1.2e+02", "4e+15", "5 TB", "4 GB", "600 MB", "300 MB"]
+
+
+def test_storage_is_that_of_weights_and_of_seeds_in_flight(space):
+    """Planned are the last and best weights of each seed, and two whole checkpoints of each that can run (T11)."""
+    plan = planned("qwen2.5-7b")
+    whole, weights = plan.cost.checkpoint_bytes, 4 * plan.cost.parameters
+    assert whole == pytest.approx(3 * weights, rel=1e-3)
+    assert plan.storage == 2 * 2 * weights + 2 * (2 * whole + weights)
+    assert replace(plan, done=3).storage == 3 * 2 * weights + 2 * whole + weights
+    assert replace(plan, done=4).storage == 4 * 2 * weights
+    assert row_after(printed(space, [plan], 150), "Plan of", "qwen2.5-7b")[7] == bytes_text(plan.storage)
 
 
 def test_the_largest_run_has_to_fit():

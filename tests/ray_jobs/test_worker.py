@@ -21,6 +21,8 @@ from par.model.sizes import LONGEST_WINDOW
 from par.study.ledger import ACCURACY, HALTING, HISTORY, TRACE, ConfigRecord, Ledger
 from par.testing import tiny_run
 from par.training import checkpoint
+from par.training.checkpoint import load_weights
+from par.training.commits import MANIFEST, STATE
 from par.training.loop import StepReport, Trainer
 from ray_jobs.outcome import curve_rows, diverged_metrics, halting_metrics, seed_metrics, to_parquet
 from ray_jobs.ticket import Ticket
@@ -117,6 +119,8 @@ def test_a_seed_is_written_whole(tmp_path):
     assert {"G", "extrapolation_auc", "halting_auc", "drift_once", "grad_spikes"} <= result.metrics.keys()
     watched = [row["train/single_query_1x"] for row in rows(seed, HISTORY)]
     assert [value is not None for value in watched] == [False, True, False, True]  # at each checkpoint
+    assert not [path for path in seed.checkpoints.sizes() if STATE in path.split("/")]
+    assert load_weights(Trainer(seed.run).model, seed.checkpoints).step == 10
 
 
 def test_a_trace_says_what_the_model_does(tmp_path):
@@ -225,10 +229,22 @@ def test_an_interrupted_evaluation_is_not_begun_anew(tmp_path):
     assert results[0] == results[1]
 
 
+def test_a_seed_in_an_object_store(tmp_path, s3):
+    """Ledger, checkpoints and counts in an object store: interrupted and resumed, the same result as on a disk."""
+    seed, whole = ticket(s3.format("seed")), ticket(tmp_path)
+    assert read_prompts(seed, stop_after=1) == [8]
+    assert read_prompts(seed) == [16]
+    assert read_prompts(whole) == [8, 16]
+    results = [each.ledger().read_config(each.config).results[0] for each in (seed, whole)]
+    assert results[0] == results[1]
+    assert seed.checkpoints.sizes().keys() == whole.checkpoints.sizes().keys()
+
+
 def test_counts_of_other_weights_are_not_kept(tmp_path):
     """Where the last checkpoint is lost, training goes on and the whole evaluation is done again."""
     seed = ticket(tmp_path)
     assert read_prompts(seed, stop_after=1) == [8]
-    for commit in seed.checkpoints.glob("step_*/COMMIT.json"):
-        commit.unlink()
+    for path in seed.checkpoints.sizes():
+        if path.endswith(MANIFEST):
+            seed.checkpoints.delete(path)
     assert read_prompts(seed) == [8, 16]

@@ -7,6 +7,7 @@ import torch
 
 from par.config import RunConfig
 from par.errors import CheckpointError
+from par.objects import Objects
 from par.testing import FailAt, WorkerLost, run_processes, tiny_run
 from par.training import checkpoint
 from par.training.loop import Trainer
@@ -15,14 +16,14 @@ from par.training.parallel import data_mesh
 STEPS = 12
 
 
-def train_to_end(run: RunConfig, folder: Path, hook=lambda report: None, mesh=None) -> Trainer:
+def train_to_end(run: RunConfig, folder: Path | str, hook=lambda report: None, mesh=None) -> Trainer:
     """Go on from the last commit, committing every ``checkpoint_every`` steps."""
-    trainer = Trainer(run, mesh)
-    history = checkpoint.resume(trainer, folder)
+    trainer, checkpoints = Trainer(run, mesh), Objects.at(folder)
+    history = checkpoint.resume(trainer, checkpoints)
     for report in trainer.steps():
         history.append({"step": report.step, "loss": report.loss})
         if report.step % run.train.checkpoint_every == 0:
-            checkpoint.save(trainer, folder, history)
+            checkpoint.save(trainer, checkpoints, history)
         hook(report)
     trainer.history = history
     return trainer
@@ -46,12 +47,12 @@ def test_resume_equals_never_stopped(tmp_path, kill_at, matrices):
         assert torch.equal(value, parameters(whole)[name]), name
 
 
-def first_half(rank: int, run: RunConfig, folder: Path) -> None:
+def first_half(rank: int, run: RunConfig, folder: Path | str) -> None:
     with pytest.raises(WorkerLost):
         train_to_end(run, folder, FailAt(7), data_mesh())
 
 
-def second_half(rank: int, run: RunConfig, folder: Path, out: Path) -> None:
+def second_half(rank: int, run: RunConfig, folder: Path | str, out: Path) -> None:
     trainer = train_to_end(run, folder, mesh=data_mesh())
     whole = {name: p.full_tensor() for name, p in parameters(trainer).items()}
     if rank == 0:
@@ -77,30 +78,22 @@ def test_resume_on_another_number_of_workers(tmp_path):
         torch.testing.assert_close(parameters(after_two)[name], value, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("damage", ["no manifest", "missing shard", "short shard"])
-def test_uncommitted_checkpoint_does_not_exist(tmp_path, damage):
-    """A checkpoint without its manifest, or without a whole file, is passed over for the one before it."""
-    run = tiny_run()
-    trainer = Trainer(run)
-    for report in trainer.steps():
-        if report.step in (2, 4):
-            last = checkpoint.save(trainer, tmp_path, [], keep=2)
-        if report.step == 4:
-            break
-    shard = next(last.glob("*.distcp"))
-    if damage == "no manifest":
-        (last / checkpoint.MANIFEST).unlink()
-    elif damage == "missing shard":
-        shard.unlink()
-    else:
-        shard.write_bytes(shard.read_bytes()[:-1])
-    again = Trainer(run)
-    checkpoint.resume(again, tmp_path)
-    assert again.step == 2
+@pytest.mark.dist
+def test_an_object_store_holds_checkpoints(tmp_path, s3):
+    """Two workers that save to an object store and stop are gone on from by one, as if nothing had happened."""
+    slow, place = {"train__steps": STEPS, "optim__lr": 1e-3, "optim__adapter_lr": 1e-3}, s3.format("two_one")
+    whole = train_to_end(tiny_run(**slow), tmp_path)
+    run_processes(2, first_half, tiny_run(**slow, train__workers=2), place)
+    assert checkpoint.committed_step(Objects.at(place)) == 5
+    after = train_to_end(tiny_run(**slow), place)
+    assert [r["loss"] for r in after.history] == pytest.approx([r["loss"] for r in whole.history], abs=1e-6)
+    for name, value in parameters(whole).items():
+        torch.testing.assert_close(parameters(after)[name], value, atol=1e-5, rtol=0)
+    assert {path.split("/")[0] for path in Objects.at(place).sizes()} == {"step_00000010"}
 
 
-def test_only_the_last_checkpoints_stay(tmp_path):
-    """Each commit removes all but the last ``keep``, partial ones included."""
+def test_only_the_last_checkpoint_stays(tmp_path):
+    """Each commit removes all others where none is better, partial ones included."""
     (tmp_path / "step_00000001").mkdir(parents=True)
     train_to_end(tiny_run(train__steps=STEPS), tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["step_00000010"]
@@ -110,4 +103,4 @@ def test_another_runs_checkpoint_is_refused(tmp_path):
     """A checkpoint of another seed or configuration is never loaded."""
     train_to_end(tiny_run(train__steps=STEPS), tmp_path)
     with pytest.raises(CheckpointError, match="seed"):
-        checkpoint.resume(Trainer(tiny_run(train__steps=STEPS, seed=1)), tmp_path)
+        checkpoint.resume(Trainer(tiny_run(train__steps=STEPS, seed=1)), Objects.at(tmp_path))

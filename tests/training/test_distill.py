@@ -10,6 +10,7 @@ from torch import Tensor
 
 from par.model.packing import Branches, pack
 from par.model.recurrence import Iterations
+from par.objects import Objects
 from par.tasks.prompts import Prompts
 from par.tasks.streams import Split, examples
 from par.testing import run_processes, tiny_run
@@ -135,10 +136,10 @@ def test_a_resumed_teacher_is_one_that_never_stopped(tmp_path, stop):
     first = trainer()
     for report in first.steps():
         if report.step == stop:
-            checkpoint.save(first, tmp_path, [])
+            checkpoint.save(first, Objects.at(tmp_path), [])
             break
     again = trainer()
-    checkpoint.resume(again, tmp_path)
+    checkpoint.resume(again, Objects.at(tmp_path))
     assert [report.loss for report in again.steps()] == losses[stop:]
     for one, other in ((whole.model, again.model), (whole.teacher.model, again.teacher.model)):
         assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))

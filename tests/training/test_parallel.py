@@ -8,6 +8,7 @@ import torch
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from par.objects import Objects
 from par.testing import run_processes, tiny_run
 from par.training import checkpoint
 from par.training.loop import Trainer
@@ -68,8 +69,8 @@ def record(rank: int, out: Path) -> None:
         run = tiny_run(train__steps=5, train__workers=2, **changes)
         found = first_gradients(Trainer(run, mesh)), *train(Trainer(run, mesh))
         trainer = Trainer(run, mesh)
-        checkpoint.save(trainer, out / f"{name}-checkpoints", [])
-        checkpoint.resume(trainer, out / f"{name}-checkpoints")
+        checkpoint.save(trainer, Objects.at(out / f"{name}-checkpoints"), [])
+        checkpoint.resume(trainer, Objects.at(out / f"{name}-checkpoints"))
         tied = trainer.model.head.weight is trainer.model.embed.weight
         if rank == 0:
             torch.save((*found, tied), out / name)
