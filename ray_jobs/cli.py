@@ -2,6 +2,8 @@
 
 import typer
 
+from ray_jobs.commands.status import status
+from ray_jobs.commands.sync import sync
 from ray_jobs.commands.thresholds import thresholds
 
 app = typer.Typer(
@@ -17,6 +19,8 @@ def par() -> None:
     """Looped language models trained with Progress-Aligned Recurrence."""
 
 
+app.command()(status)
+app.command()(sync)
 app.command()(thresholds)
 
 if __name__ == "__main__":

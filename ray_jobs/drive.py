@@ -23,9 +23,9 @@ from ray_jobs.cluster import REPOSITORY, Demand, concurrency, connected, demand
 from ray_jobs.plan import BackbonePlan, mean_cost, plan_table, sampled_runs, seeds_done
 from ray_jobs.progress import Progress
 from ray_jobs.proposals import LedgerSearch, shares
+from ray_jobs.spool import Spool
 from ray_jobs.store import Store, default_uri, open_store
 from ray_jobs.ticket import Ticket
-from ray_jobs.tracking import Projection
 from ray_jobs.trial import run_trial
 
 RETRIES = 1
@@ -97,8 +97,8 @@ def drive(space: Space, ledger: Ledger | None, begin: Callable[[], Ledger], opti
         console.print(plan_table(space, todo))
         store = open_store(options.tracking_uri or default_uri(options.storage))
         ledger = ledger or begin()
-        driver = Driver(space, ledger, options, resources, store, Projection(ledger, store), console)
-        return driver.run(todo)
+        with Spool(ledger, store, partial(console.print, style="yellow", markup=False, soft_wrap=True)) as projection:
+            return Driver(space, ledger, options, resources, store, projection, console).run(todo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Driver:
     options: Options
     resources: Mapping[str, float]
     store: Store
-    projection: Projection
+    projection: Spool
     console: Console
 
     def run(self, todo: list[BackbonePlan]) -> bool:
