@@ -12,6 +12,7 @@ from ray_jobs.store import Store
 
 KEY = "par.key"
 SWEEP = "par.sweep"
+CREATED = "par.created"
 RUNS_PER_PAGE = 1000
 PARAMS_PER_BATCH = 100
 METRICS_PER_BATCH = 1000
@@ -54,15 +55,18 @@ class Known:
 class Runs:
     """All runs of a sweep. Each method brings MLflow to what is given, and writes nothing where it is so already.
 
+    The sweep is the one that was created at this time: another one of its name keeps its own runs.
+
     What MLflow has is read once. When a call fails, nothing that is remembered holds any more: begin a new one.
     """
 
-    def __init__(self, store: Store, sweep: str) -> None:
-        self.client, self.experiment, self.sweep = store.client, store.experiment, sweep
+    def __init__(self, store: Store, sweep: str, created: str) -> None:
+        self.client, self.experiment = store.client, store.experiment
+        self.own = {SWEEP: sweep, CREATED: created}
         self.written = 0
         """Calls that changed something."""
         self.known: dict[str, Known] = {}
-        for run in self._search(SWEEP, sweep):
+        for run in self._search(SWEEP, self.own[SWEEP]):
             self._keep(run)
 
     def ensure(self, key: str, name: str, tags: Mapping[str, str], params: Mapping[str, str], begun: int) -> Known:
@@ -70,7 +74,7 @@ class Runs:
         if key not in self.known:
             self._create(key, name, tags, begun)
         run = self.known[key]
-        self.tag(run, tags)
+        self.tag(run, {**self.own, **tags})
         missing = [Param(name, value) for name, value in params.items() if name not in run.params]
         for part in _parts(missing, PARAMS_PER_BATCH):
             self._write(self.client.log_batch, run.id, params=part)
@@ -117,15 +121,17 @@ class Runs:
 
     def _create(self, key: str, name: str, tags: Mapping[str, str], begun: int) -> None:
         """Create a run, and look again: another process may have done so at the same time."""
-        own = {KEY: key, SWEEP: self.sweep, MLFLOW_RUN_NAME: name, **tags}
-        self._write(self.client.create_run, self.experiment, start_time=begun, tags=own, run_name=name)
+        every = {KEY: key, MLFLOW_RUN_NAME: name, **self.own, **tags}
+        self._write(self.client.create_run, self.experiment, start_time=begun, tags=every, run_name=name)
         for run in self._search(KEY, key):
             self._keep(run)
 
     def _keep(self, run: Run) -> None:
         """Remember a run; of two with one key the first in the order of the search stays, whoever looks."""
-        key = run.data.tags.get(KEY)
-        if key is not None and self.known.setdefault(key, Known.of(run)).id != run.info.run_id:
+        key, created = run.data.tags.get(KEY), self.own[CREATED]
+        if key is None or run.data.tags.get(CREATED, created) != created:
+            return
+        if self.known.setdefault(key, Known.of(run)).id != run.info.run_id:
             self._write(self.client.delete_run, run.info.run_id)
 
     def _search(self, tag: str, value: str) -> Iterator[Run]:

@@ -40,7 +40,7 @@ class Projection:
     """
 
     def __init__(self, ledger: Ledger, store: Store) -> None:
-        self.ledger, self.runs = ledger, Runs(store, ledger.name)
+        self.ledger, self.runs = ledger, Runs(store, ledger.name, ledger.sweep.get("created", ""))
         self.ensured: dict[str, Known] = {}
 
     def sweep_run(self) -> Known:

@@ -52,13 +52,14 @@ def _show_all(storage: str) -> None:
 
 
 def _overview(storage: str, name: str) -> "Overview":
+    from par.study.lease import holder
     from par.study.ledger import Ledger
     from par.study.report.overview import Overview
     from par.study.space import parse_space
 
     ledger = Ledger.open(storage, name)
     space = parse_space(ledger.sweep["space"], Path(ledger.sweep["space_path"]))
-    return Overview(name=name, space=space, state=ledger.read(), driver=None, now=datetime.now(UTC))
+    return Overview(name=name, space=space, driver=holder(ledger), state=ledger.read(), now=datetime.now(UTC))
 
 
 def _next_step(overview: "Overview", storage: str) -> str:
@@ -67,5 +68,6 @@ def _next_step(overview: "Overview", storage: str) -> str:
     if is_complete(overview.state, overview.space):
         return "Every seed has a result."
     if overview.driver is not None:
-        return f"{overview.driver} drives it."
+        who = overview.driver
+        return f"{who.user} drives it on {who.host}, pid {who.pid}, since {who.since}."
     return f"Nobody drives it: go on with python ray_jobs/sweep.py --resume {overview.name} --storage {storage}"

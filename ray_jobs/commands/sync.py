@@ -49,18 +49,18 @@ def synced(ledger: "Ledger", tracking_uri: str | None = None) -> "Projection":
     """Bring MLflow to the ledger's state. Raises ConfigError if the store does not take it."""
     from mlflow.exceptions import MlflowException
 
+    from par.study.lease import holder
     from par.study.space import parse_space
     from ray_jobs.store import default_uri, open_store
     from ray_jobs.tracking import Projection
 
     space = parse_space(ledger.sweep["space"], Path(ledger.sweep["space_path"]))
     uri = tracking_uri or default_uri(ledger.storage)
-    driven = False
     fault: Exception | None = None
     for _ in range(TRIES):
         try:
             projection = Projection(ledger, open_store(uri))
-            state = ledger.read()
+            driven, state = holder(ledger) is not None, ledger.read()
             projection.sync(state, status=_status(state, space, driven=driven), driven=driven)
         except (MlflowException, OSError) as failed:
             fault = failed

@@ -25,9 +25,9 @@ GOOD = SeedResult(metrics={"G": 4.0, "censored": 0.0})
 DIVERGED = SeedResult(metrics={"G": 0.0, "diverged_step": 7.0}, failure="NUMERIC", message="loss=nan")
 
 
-def new_ledger(storage: Path, name: str = "demo") -> Ledger:
+def new_ledger(storage: Path, name: str = "demo", created: str = NOON) -> Ledger:
     """Two configurations, no seed begun."""
-    ledger = Ledger.create(storage, name, {"space": SPACE, "space_path": "demo.yaml", "created": NOON})
+    ledger = Ledger.create(storage, name, {"space": SPACE, "space_path": "demo.yaml", "created": created})
     for number, window in enumerate((2, 3)):
         run = tiny_run(recurrence__gradient_window=window)
         ledger.add_config(ConfigRecord.of(run, number=number, suggested={"recurrence.gradient_window": window}))

@@ -17,6 +17,8 @@ from ray_jobs.store import default_uri, open_store
 from ray_jobs.tracking import Projection, config_name
 from tests.ray_jobs.projected import (
     DIVERGED,
+    LAST,
+    NOON,
     RECORDS,
     begin,
     dump,
@@ -250,6 +252,22 @@ def test_a_run_that_is_there_twice_is_kept_once(ledger):
     found = stored(ledger)
     assert len(found) == 1 + 2 + 4
     assert [step for step, _ in found[f"demo/{first}/seed-0"][3]["train/loss"]] == [5, 10, 15]
+
+
+def test_a_sweep_that_is_begun_anew_has_runs_of_its_own(ledger):
+    """Another sweep of the same name, from elsewhere or after its folder was removed, takes over no run."""
+    everything_finished(ledger)
+    project(ledger)
+    again = new_ledger(Path(ledger.storage) / "elsewhere", created=LAST)
+    begin(again, ids(again)[0], 0)
+    projection = Projection(again, open_store(default_uri(ledger.storage)))
+    projection.sync(again.read(), status="KILLED")
+    by_creation = {NOON: set(), LAST: set()}
+    for run in runs(Path(ledger.storage)):
+        by_creation[run.data.tags["par.created"]].add((run.data.tags[KEY], run.info.status))
+    assert len(by_creation[NOON]) == 1 + 2 + 4
+    assert {status for _, status in by_creation[LAST]} == {"KILLED"}
+    assert len(by_creation[LAST]) == 1 + 2 + 1
 
 
 def test_two_that_project_at_once_write_each_thing_once(ledger):

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from par.study.lease import LeaseRecord
 from par.study.records import ConfigState, SweepState
 from par.study.report.table import shown
 from par.study.space import Space
@@ -25,8 +26,8 @@ class Overview:
     name: str
     space: Space
     state: SweepState
-    driver: str | None
-    """Who drives it, in words; None if nobody does, and then nothing runs."""
+    driver: LeaseRecord | None
+    """Who drives it; None if nobody does, and then nothing runs."""
     now: datetime
 
     @property
@@ -35,13 +36,13 @@ class Overview:
         return self.driver is not None
 
     def activity(self) -> datetime | None:
-        """When an attempt last began or ended, or else the sweep was created."""
+        """When an attempt last began or ended, or its driver gave a sign of life; or else the sweep was created."""
         lives = (
             life.record for config in self.state.configs for seed in config.seeds for life in config.attempts(seed)
         )
-        times = [time for life in lives for time in (life.get("start"), life.get("end")) if time]
-        last = max(times, default=self.state.sweep.get("created"))
-        return datetime.fromisoformat(last) if last else None
+        times = [time for life in lives for time in (life.get("start"), life.get("end"))]
+        times += [self.driver.renewed if self.driver else None, self.state.sweep.get("created")]
+        return max((datetime.fromisoformat(time) for time in times if time), default=None)
 
 
 def sweeps_table(overviews: Iterable[Overview]) -> Table:
@@ -60,7 +61,7 @@ def sweeps_table(overviews: Iterable[Overview]) -> Table:
             str(found[Standing.KILLED] + found[Standing.WAITING]),
             f"{max(scores):.3f}" if scores else "-",
             f"{age(overview.now, active)} ago" if active else "-",
-            overview.driver or "-",
+            f"{overview.driver.user}@{overview.driver.host}" if overview.driver else "-",
         )
     table.caption = "Figures are seeds. A diverged seed is done; what was interrupted is still to do."
     return table
