@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import optuna
@@ -13,8 +13,8 @@ from ray.tune.search import Searcher
 from par import metrics as m
 from par.study.domains import Choice, Domain, FloatRange, IntRange
 from par.study.ledger import Ledger
-from par.study.racing import Finished, NewConfiguration, RunSeed, Wait, next_run, verdict_due
-from par.study.records import ConfigRecord, ConfigState, SweepState, Verdict
+from par.study.racing import Finished, NewConfiguration, RunSeed, Standing, Wait, next_run, verdict_due
+from par.study.records import ConfigRecord, ConfigState, Verdict
 from par.study.space import Space
 from par.study.statistics import SUCCESS, lower_bound, success_rate, summary
 
@@ -54,17 +54,18 @@ class BackboneStudy:
 
     def __init__(self, space: Space, backbone: str, known: tuple[ConfigState, ...]) -> None:
         self.space, self.backbone = space, backbone
-        self.trials: dict[str, Trial] = {}
+        self.domains = {key: distribution(domain) for key, domain in space.search.items()}
+        self.trials: dict[str, int] = {}
+        """Numbers of the trials that are not told yet, by configuration."""
+        self.grid = iter(space.grid() if space.sampler == "grid" else ())
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.study = optuna.create_study(direction="maximize", sampler=self._sampler(len(known)))
-        for config in known:
-            if config.verdict is not None:
-                self.study.add_trial(self._finished(config))
-            else:
-                self.study.enqueue_trial(_labels(config.record.suggested))
-                self.trials[config.id] = self._walk()[0]
+        for number, config in enumerate(known):
+            if config.verdict is None:
+                self.trials[config.id] = number
+            self.study.add_trial(self._replayed(config))
 
-    def propose(self, number: int, known: set[str]) -> ConfigRecord | None:
+    def propose(self, number: int, known: Container[str]) -> ConfigRecord | None:
         """A configuration that is not known yet; None once the space has no further one to offer."""
         if self.space.sampler == "grid":
             return self._next_of_grid(number, known)
@@ -77,7 +78,7 @@ class BackboneStudy:
             record = ConfigRecord.of(run, number=number, suggested=suggested)
             if record.id not in known:
                 self.study.sampler = chosen
-                self.trials[record.id] = trial
+                self.trials[record.id] = trial.number
                 return record
             self.study.tell(trial, state=TrialState.FAIL)
         return None
@@ -87,8 +88,8 @@ class BackboneStudy:
         if config in self.trials:
             self.study.tell(self.trials.pop(config), score)
 
-    def _next_of_grid(self, number: int, known: set[str]) -> ConfigRecord | None:
-        for suggested in self.space.grid():
+    def _next_of_grid(self, number: int, known: Container[str]) -> ConfigRecord | None:
+        for suggested in self.grid:
             run = self.space.run_config(self.backbone, suggested, 0)
             record = ConfigRecord.of(run, number=number, suggested=suggested)
             if record.id not in known:
@@ -109,18 +110,25 @@ class BackboneStudy:
         trial, suggested = self.study.ask(), dict[str, Any]()
         for key, domain in self.space.ordered():
             if self.space.is_active(key, suggested):
-                suggested[key] = _value(domain, trial._suggest(key, distribution(domain)))
+                suggested[key] = _value(domain, trial._suggest(key, self.domains[key]))
         return trial, suggested
 
-    def _finished(self, config: ConfigState) -> FrozenTrial:
-        assert config.verdict is not None
+    def _replayed(self, config: ConfigState) -> FrozenTrial:
+        """The trial of a known configuration: complete with its score, or running until it is told."""
         labels = _labels(config.record.suggested)
-        domains = {key: distribution(self.space.search[key]) for key in labels}
-        return optuna.trial.create_trial(params=labels, distributions=domains, value=config.verdict.score)
+        return optuna.trial.create_trial(
+            state=TrialState.RUNNING if config.verdict is None else TrialState.COMPLETE,
+            params=labels,
+            distributions={key: self.domains[key] for key in labels},
+            value=config.verdict and config.verdict.score,
+        )
 
 
 class LedgerSearch(Searcher):
-    """Tune's view of the ledger: every suggestion is one seed of one configuration."""
+    """Tune's view of the ledger: every suggestion is one seed of one configuration.
+
+    One driver drives a sweep: it reads the ledger once, and again only the configuration whose trial has ended.
+    """
 
     def __init__(self, ledger: Ledger, space: Space, ticket: Callable[[ConfigRecord, int], Mapping[str, Any]]) -> None:
         super().__init__()
@@ -129,6 +137,7 @@ class LedgerSearch(Searcher):
         self.given_up: set[tuple[str, int]] = set()
         self.exhausted: set[str] = set()
         known = ledger.read().configs
+        self.standing = Standing(space.seed_numbers, known)
         self.studies = {
             backbone: BackboneStudy(space, backbone, tuple(c for c in known if c.record.backbone == backbone))
             for backbone in space.backbones
@@ -138,15 +147,11 @@ class LedgerSearch(Searcher):
 
     def suggest(self, trial_id: str) -> Any:
         """The next seed to run as a dictionary, None while there is nothing to start, FINISHED when all is done."""
-        state = self.ledger.read()
-        decision = self._decide(state)
-        while isinstance(decision, NewConfiguration):
-            self._propose(decision.backbone, state)
-            state = self.ledger.read()
-            decision = self._decide(state)
+        while isinstance(decision := self._decide(), NewConfiguration):
+            self._propose(decision.backbone)
         if isinstance(decision, RunSeed):
             self.running[trial_id] = (decision.config, decision.seed)
-            record = next(c.record for c in state.configs if c.id == decision.config)
+            record = self.standing.configs[decision.config].record
             return {"ticket": dict(self.ticket(record, decision.seed))}
         return Searcher.FINISHED if isinstance(decision, Finished) or not self.running else None
 
@@ -154,6 +159,7 @@ class LedgerSearch(Searcher):
         """Free the seed; a seed without a result is not tried again by this driver, but by the next resume."""
         config, seed = self.running[trial_id]
         state = self.ledger.read_config(config)
+        self.standing.put(state)
         if seed not in state.results:
             self.given_up.add((config, seed))
         self._judge(state)
@@ -161,10 +167,8 @@ class LedgerSearch(Searcher):
 
     def complete(self) -> bool:
         """Whether every wanted seed has a result."""
-        state = self.ledger.read()
-        return isinstance(
-            next_run(state, configurations=self._totals(state), seeds=self.space.seed_numbers, running=()), Finished
-        )
+        standing = Standing(self.space.seed_numbers, self.ledger.read().configs)
+        return isinstance(next_run(standing, configurations=self._totals(), running=()), Finished)
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune pickles its searcher, and the ledger is the only state that is ever read again."""
@@ -179,23 +183,22 @@ class LedgerSearch(Searcher):
     def restore(self, checkpoint_path: str) -> None:
         """Nothing: a new searcher reads the ledger."""
 
-    def _decide(self, state: SweepState) -> RunSeed | NewConfiguration | Wait | Finished:
+    def _decide(self) -> RunSeed | NewConfiguration | Wait | Finished:
         taken = {*self.running.values(), *self.given_up}
-        return next_run(state, configurations=self._totals(state), seeds=self.space.seed_numbers, running=taken)
+        return next_run(self.standing, configurations=self._totals(), running=taken)
 
-    def _totals(self, state: SweepState) -> dict[str, int]:
+    def _totals(self) -> dict[str, int]:
         """Configurations of each backbone, those of an exhausted space being what is there."""
-        totals = shares(self.space)
-        for backbone in self.exhausted:
-            totals[backbone] = sum(c.record.backbone == backbone for c in state.configs)
-        return totals
+        return shares(self.space) | {backbone: self.standing.known[backbone] for backbone in self.exhausted}
 
-    def _propose(self, backbone: str, state: SweepState) -> None:
-        record = self.studies[backbone].propose(len(state.configs), {c.id for c in state.configs})
+    def _propose(self, backbone: str) -> None:
+        known = self.standing.configs
+        record = self.studies[backbone].propose(len(known), known)
         if record is None:
             self.exhausted.add(backbone)
         else:
             self.ledger.add_config(record)
+            self.standing.put(ConfigState(record=record, seeds={}, verdict=None))
 
     def _judge(self, config: ConfigState) -> None:
         """Write the verdict once all seeds have a result, and tell the study."""

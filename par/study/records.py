@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
 from typing import Any, Self
 
 from par.config import RunConfig
@@ -20,10 +21,17 @@ class Record:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Build from what was read. Raises LedgerError that names the fields that are missing."""
-        needed = {f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING}
+        needed, known = _names(cls)
         if missing := needed - values.keys():
             raise LedgerError(f"{cls.__name__} lacks {', '.join(sorted(missing))}: restore the object from a copy")
-        return cls(**{f.name: values[f.name] for f in fields(cls) if f.name in values})
+        return cls(**{name: values[name] for name in known if name in values})
+
+
+@cache
+def _names(record: type[Record]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The fields that have no default, and all fields."""
+    needed = {f.name for f in fields(record) if f.default is MISSING and f.default_factory is MISSING}
+    return frozenset(needed), tuple(f.name for f in fields(record))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -124,6 +124,19 @@ def test_failed_seed_is_not_tried_again_by_the_same_driver(tmp_path):
     assert run_to_end(search(space, ledger), ledger) == [(lost["config"], lost["seed"])]
 
 
+def test_a_driver_reads_the_ledger_once(tmp_path, monkeypatch):
+    """After it has begun, the search reads no more than the configuration whose trial has ended, however long it runs;
+    a search that is rebuilt goes on as this one would have."""
+    space, ledger = make(tmp_path, RATES + "configurations: 4\nseeds: 2\n")
+    searcher = search(space, ledger)
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "read", lambda self: pytest.fail("the whole ledger was read"))
+        assert len(run_to_end(searcher, ledger, at_most=5)) == 5
+    again = search(space, ledger)
+    assert again.standing.missing == searcher.standing.missing
+    assert again.standing.known == searcher.standing.known
+
+
 def test_exhausted_space_ends_the_search(tmp_path):
     """A space with fewer points than wanted configurations runs each point once and ends."""
     text = (

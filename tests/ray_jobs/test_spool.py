@@ -14,8 +14,8 @@ from ray_jobs import spool as spooling
 from ray_jobs.commands.sync import synced
 from ray_jobs.spool import Spool
 from ray_jobs.store import Store, default_uri, open_store, sync_command
+from tests.ray_jobs.mlflow_server import Server
 from tests.ray_jobs.projected import RECORDS, begin, everything, everything_finished, finish, ids, new_ledger
-from tests.ray_jobs.servers import Server
 
 SLOW = 300.0
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from par.study.ledger import SweepState
-from par.study.racing import Finished, NewConfiguration, RunSeed, Wait, next_run, verdict_due
+from par.study.racing import Finished, NewConfiguration, RunSeed, Standing, Wait, next_run, verdict_due
 from par.study.records import snapshot
 
 totals = st.dictionaries(st.sampled_from(["small", "middle", "large"]), st.integers(0, 4), max_size=3)
@@ -24,6 +24,9 @@ class Sweep:
     def state(self) -> SweepState:
         return snapshot({}, self.objects)
 
+    def standing(self, seeds) -> Standing:
+        return Standing(seeds, self.state.configs)
+
     def add(self, backbone: str) -> None:
         number = sum(path.endswith("config.json") for path in self.objects)
         record = {"id": f"{number:08x}", "number": number, "backbone": backbone, "suggested": {}, "run": {}}
@@ -38,7 +41,7 @@ class Sweep:
         """Ask once and obey; say whether the sweep is finished."""
         if len(self.running) >= self.devices:
             return False
-        decision = next_run(self.state, configurations=configurations, seeds=range(seeds), running=self.running)
+        decision = next_run(self.standing(range(seeds)), configurations=configurations, running=self.running)
         match decision:
             case RunSeed(config, seed):
                 assert (config, seed) not in self.running
@@ -103,11 +106,28 @@ def test_backbones_take_turns(configurations):
     sweep = Sweep(devices=1)
     for _ in range(sum(configurations.values())):
         known = Counter(c.record.backbone for c in sweep.state.configs)
-        decision = next_run(sweep.state, configurations=configurations, seeds=(), running=())
+        decision = next_run(sweep.standing(()), configurations=configurations, running=())
         assert isinstance(decision, NewConfiguration)
         short = [known[b] for b, total in configurations.items() if known[b] < total]
         assert known[decision.backbone] == min(short)
         sweep.add(decision.backbone)
+
+
+@given(events, st.integers(1, 3))
+@settings(max_examples=40, deadline=None)
+def test_a_standing_kept_up_to_date_is_the_one_built_at_once(story, seeds):
+    """Configurations taken one by one as they come further leave the standing that reading all of them gives."""
+    sweep, kept = Sweep(devices=3), Standing(range(seeds))
+    for event in story:
+        if event == "start" or not sweep.running:
+            sweep.start({"small": 3, "large": 2}, seeds)
+        else:
+            sweep.complete(min(sweep.running), "NUMERIC" if event == "give up" else None)
+        for config in sweep.state.configs:
+            kept.put(config)
+        whole = sweep.standing(range(seeds))
+        assert (kept.configs, kept.known) == (whole.configs, whole.known)
+        assert list(kept.missing.items()) == list(whole.missing.items())
 
 
 @given(st.integers(1, 4), st.integers(1, 3), st.sets(st.tuples(st.integers(0, 3), st.integers(0, 2))))
@@ -123,9 +143,9 @@ def test_the_oldest_missing_seed_runs_first(known, seeds, done):
             sweep.complete((f"{config:08x}", seed))
     missing = [(f"{c:08x}", s) for c in range(known) for s in range(seeds) if (c, s) not in done]
     for i, (config, seed) in enumerate(missing):
-        decision = next_run(sweep.state, configurations={"small": 9}, seeds=range(seeds), running=missing[:i])
+        decision = next_run(sweep.standing(range(seeds)), configurations={"small": 9}, running=missing[:i])
         assert decision == RunSeed(config, seed)
-    decision = next_run(sweep.state, configurations={"small": 9}, seeds=range(seeds), running=missing)
+    decision = next_run(sweep.standing(range(seeds)), configurations={"small": 9}, running=missing)
     assert decision == NewConfiguration("small")
 
 
@@ -135,18 +155,18 @@ def test_seeds_are_those_that_were_asked_for():
     sweep.add("small")
     for seed in (7, 8):
         assert not verdict_due(sweep.state.configs[0], (7, 8))
-        assert next_run(sweep.state, configurations={}, seeds=(7, 8), running=()) == RunSeed("00000000", seed)
+        assert next_run(sweep.standing((7, 8)), configurations={}, running=()) == RunSeed("00000000", seed)
         sweep.running.add(("00000000", seed))
         sweep.complete(("00000000", seed))
     assert verdict_due(sweep.state.configs[0], (7, 8))
-    assert next_run(sweep.state, configurations={}, seeds=(7, 8), running=()) == Finished()
+    assert next_run(sweep.standing((7, 8)), configurations={}, running=()) == Finished()
 
 
 def test_a_run_that_is_no_longer_wanted_is_waited_for():
     """The sweep is not finished while anything runs, even a seed beyond a total that was lowered."""
     sweep = Sweep(devices=1)
-    assert next_run(sweep.state, configurations={}, seeds=(0,), running={("0000000a", 5)}) == Wait()
-    assert next_run(sweep.state, configurations={}, seeds=(0,), running=()) == Finished()
+    assert next_run(sweep.standing((0,)), configurations={}, running={("0000000a", 5)}) == Wait()
+    assert next_run(sweep.standing((0,)), configurations={}, running=()) == Finished()
 
 
 @given(st.sets(st.integers(0, 4)), st.integers(1, 4), st.booleans())
