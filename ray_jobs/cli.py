@@ -4,6 +4,8 @@ import typer
 
 from ray_jobs.commands.gc import gc
 from ray_jobs.commands.resume import resume
+from ray_jobs.commands.status import status
+from ray_jobs.commands.sync import sync
 from ray_jobs.commands.thresholds import thresholds
 
 app = typer.Typer(
@@ -19,7 +21,7 @@ def par() -> None:
     """Looped language models trained with Progress-Aligned Recurrence."""
 
 
-for command in (resume, gc, thresholds):
+for command in (status, resume, sync, gc, thresholds):
     app.command()(command)
 
 if __name__ == "__main__":

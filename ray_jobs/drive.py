@@ -28,10 +28,10 @@ from ray_jobs.plan import BackbonePlan, mean_cost, plan_table, sampled_runs, see
 from ray_jobs.progress import Progress
 from ray_jobs.proposals import LedgerSearch, shares
 from ray_jobs.provenance import source_hash
+from ray_jobs.spool import Spool
 from ray_jobs.stopping import GraceOver, StopCallback, Stopping
-from ray_jobs.store import Store, default_uri, open_store
+from ray_jobs.store import default_uri, open_store
 from ray_jobs.ticket import HANG_AFTER_S, Ticket
-from ray_jobs.tracking import Projection
 from ray_jobs.trial import run_trial
 
 LOOK_EVERY_S = 2.0
@@ -113,10 +113,15 @@ def drive(space: Space, ledger: Ledger | None, begin: Callable[[], Ledger], opti
         ledger, stopping = ledger or begin(), Stopping()
         if options.break_lease and holder(ledger):
             break_lease(ledger, options.break_lease)
-        with stopping.on_signals(), hold(ledger, code=source_hash(), on_lost=stopping.ask) as lease:
+        warn = partial(console.print, style="yellow", markup=False, soft_wrap=True)
+        with (
+            stopping.on_signals(),
+            hold(ledger, code=source_hash(), on_lost=stopping.ask) as lease,
+            Spool(ledger, store, warn) as projection,
+        ):
             lives = Lives(ledger, space.seed_numbers, partial(saved_step, ledger), options.kinds)
             state = lives.take_over(ledger.read(), lease.last_seen)
-            return Driver(space, lives, state, options, resources, store, console, lease, stopping).run(todo)
+            return Driver(space, lives, state, options, resources, projection, console, lease, stopping).run(todo)
 
 
 class Driver:
@@ -124,13 +129,12 @@ class Driver:
 
     def __init__(
         self, space: Space, lives: Lives, state: SweepState, options: Options, resources: Mapping[str, float],
-        store: Store, console: Console, lease: Lease, stopping: Stopping,
+        projection: Spool, console: Console, lease: Lease, stopping: Stopping,
     ) -> None:  # fmt: skip
         """Take the sweep as it stands, ``state``."""
         self.space, self.lives, self.ledger, self.options = space, lives, lives.ledger, options
-        self.resources, self.store, self.console = resources, store, console
+        self.resources, self.projection, self.console = resources, projection, console
         self.lease, self.stopping, self.looked = lease, stopping, float("-inf")
-        self.projection = Projection(self.ledger, store)
         self.projection.sync(state, status="RUNNING")
         self.search = LedgerSearch(lives, space, self.ticket, state.configs)
 
@@ -227,7 +231,7 @@ class Driver:
 
     def _ui(self) -> str:
         """What opens MLflow on this store."""
-        uri = self.store.uri
+        uri = self.projection.uri
         if uri.startswith("http"):
             return uri
         if uri != default_uri(self.ledger.storage):

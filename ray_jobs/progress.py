@@ -12,19 +12,20 @@ from rich.console import Console
 from par import metrics as m
 from par.study.ledger import ConfigRecord, Ledger
 from ray_jobs.recovery import GiveUp, StartAgain
+from ray_jobs.spool import Spool
 from ray_jobs.ticket import Ticket
-from ray_jobs.tracking import Projection, config_name
+from ray_jobs.tracking import config_name
 
 PRINT_EVERY_S = 5.0
 
 
 class Progress(Callback):
-    """Tune's events as lines on the console and points in MLflow, both from the driver alone."""
+    """Tune's events as lines on the console and points in MLflow, both from the driver alone; neither holds it up."""
 
     def __init__(
         self,
         ledger: Ledger,
-        projection: Projection,
+        projection: Spool,
         console: Console,
         *,
         done: int,
@@ -52,12 +53,12 @@ class Progress(Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
-        """Log a training record; print one every few seconds."""
+        """Have a training record logged; print one every few seconds."""
         ticket = Ticket.of_trial(trial.config)
         if result.get("phase") == "train":
             names = {"step", *(metric.name for metric in m.TRAINING)}
             row = {name: value for name, value in result.items() if name in names}
-            self.projection.log_steps(self.projection.seed_run(self._record(ticket), ticket.seed), [row])
+            self.projection.log_steps(self._record(ticket), ticket.seed, row)
         now = self.clock()
         if now - self.printed.get(trial.trial_id, float("-inf")) >= PRINT_EVERY_S:
             self.printed[trial.trial_id] = now

@@ -8,13 +8,15 @@ from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
 
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from par.errors import ConfigError
+from par.study.ledger import Ledger
 
 EXPERIMENT = "par"
 DATABASE = "mlflow.db"
@@ -34,6 +36,12 @@ class Store:
 def default_uri(storage: str | Path) -> str:
     """The embedded store beside the sweeps of a storage."""
     return f"{_EMBEDDED}{Path(storage).resolve()}/{DATABASE}"
+
+
+def sync_command(ledger: Ledger, uri: str) -> str:
+    """What a person types to bring this store to the ledger's state."""
+    place = "" if uri == default_uri(ledger.storage) else f" --tracking-uri {uri}"
+    return f"par sync {ledger.name} --storage {ledger.storage}{place}"
 
 
 def open_store(uri: str) -> Store:

@@ -1,191 +1,144 @@
-"""MLflow as a projection of the ledger: runs are found by their tag, or else created; nothing is logged twice."""
+"""MLflow as a projection of the ledger: what it lacks can be written at any time, by anyone, and nothing twice."""
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
-from time import time
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from mlflow.entities import Metric, Param, Run, RunTag
-from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NAME
+from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
 from par import metrics as m
 from par.config import RunConfig
 from par.study.ledger import ACCURACY, HISTORY, ConfigRecord, ConfigState, Ledger, SweepState
+from par.study.standing import Standing, last_word, standing
+from ray_jobs.runs import Known, Point, Runs
 from ray_jobs.store import Store
 
-KEY = "par.key"
-PARAMS_PER_BATCH = 100
-METRICS_PER_BATCH = 1000
-
-T = TypeVar("T")
-Point = tuple[str, float, int]
-"""Metric name, value, step."""
+STATUS = "par.status"
+MESSAGE = "par.message"
+STATES = {
+    Standing.DONE: "FINISHED",
+    Standing.RUNNING: "RUNNING",
+    Standing.FAILED: "FAILED",
+    Standing.KILLED: "KILLED",
+}
+"""What MLflow calls where a seed stands."""
 
 
 class Projection:
-    """One sweep in MLflow: a sweep run, its configuration runs, their seed runs. Only the driver writes.
+    """One sweep in MLflow: a sweep run, its configuration runs, their seed runs.
 
-    Every call names its run; the process has no active run that two trials could share.
+    A run is found by its key, or else created, also one that a person has deleted. Its parameters never change: what
+    another attempt does differently is a tag. A run is FINISHED when all that the ledger has of it is logged. Every
+    call names its run; the process has no active run that two trials could share.
+
+    Several processes may project one sweep at once. Each logs a finished seed at the times that the ledger has, so
+    that MLflow drops what another one logged before; of two runs with one key the later one is deleted by whoever sees
+    both, and calls that still go to it fail. After a failed call begin a new projection.
     """
 
     def __init__(self, ledger: Ledger, store: Store) -> None:
-        self.ledger, self.client, self.experiment = ledger, store.client, store.experiment
-        self.ids: dict[str, str] = {}
-        self.last_steps: dict[str, int] = {}
+        self.ledger, self.runs = ledger, Runs(store, ledger.name, ledger.sweep.get("created", ""))
+        self.ensured: dict[str, Known] = {}
 
-    def sweep_run(self) -> str:
-        """Id of the sweep's run."""
-        texts = {"space.yaml": self.ledger.sweep["space"]}
-        return self._find_or_create(self.ledger.name, name=self.ledger.name, parent=None, texts=texts)
+    def sweep_run(self) -> Known:
+        """The sweep's run, with the space's text."""
+        if self.ledger.name not in self.ensured:
+            begun = milliseconds(self.ledger.sweep.get("created"))
+            run = self.runs.ensure(self.ledger.name, self.ledger.name, {}, {}, begun)
+            self.runs.keep_text(run, "space.yaml", self.ledger.sweep["space"])
+            self.ensured[self.ledger.name] = run
+        return self.ensured[self.ledger.name]
 
-    def config_run(self, record: ConfigRecord) -> str:
-        """Id of a configuration's run, below the sweep's."""
-        settings = RunConfig.model_validate(dict(record.run)).dotted()
-        del settings["seed"]
-        return self._find_or_create(
-            f"{self.ledger.name}/{record.id}",
-            name=config_name(record),
-            parent=self.sweep_run(),
-            tags={"par.config": record.id, "par.backbone": record.backbone},
-            params={**record.suggested, **settings},
-        )
+    def config_run(self, record: ConfigRecord, begun: int = 0) -> Known:
+        """A configuration's run, below the sweep's, with every setting but the seed."""
+        key = f"{self.ledger.name}/{record.id}"
+        if key not in self.ensured:
+            settings = RunConfig.model_validate(dict(record.run)).dotted()
+            del settings["seed"]
+            tags = self._tags(record) | {MLFLOW_PARENT_RUN_ID: self.sweep_run().id}
+            params = _texts({**record.suggested, **settings})
+            self.ensured[key] = self.runs.ensure(key, config_name(record), tags, params, begun)
+        return self.ensured[key]
 
-    def seed_run(self, record: ConfigRecord, seed: int) -> str:
-        """Id of a seed's run, below its configuration's."""
-        return self._find_or_create(
-            f"{self.ledger.name}/{record.id}/seed-{seed}",
-            name=f"{config_name(record)}·seed{seed}",
-            parent=self.config_run(record),
-            tags={"par.config": record.id, "par.backbone": record.backbone, "par.seed": str(seed)},
-            params={**record.suggested, "seed": seed},
-        )
+    def seed_run(self, record: ConfigRecord, seed: int, begun: int = 0) -> Known:
+        """A seed's run, below its configuration's."""
+        key = f"{self.ledger.name}/{record.id}/seed-{seed}"
+        if key not in self.ensured:
+            parent = self.config_run(record, begun).id
+            tags = self._tags(record) | {"par.seed": str(seed), MLFLOW_PARENT_RUN_ID: parent}
+            params = _texts({**record.suggested, "seed": seed})
+            self.ensured[key] = self.runs.ensure(key, f"{config_name(record)}·seed{seed}", tags, params, begun)
+        return self.ensured[key]
 
-    def log_steps(self, run_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Log training records whose step is above the last one logged, whoever logged it."""
-        last = self._last_step(run_id)
-        fresh = [row for row in rows if row["step"] > last]
-        if fresh:
-            points = [
-                (name, value, row["step"])
-                for row in fresh
-                for name, value in row.items()
-                if name != "step" and value is not None
-            ]
-            self._log(run_id, points)
-            self.last_steps[run_id] = fresh[-1]["step"]
+    def log_steps(self, record: ConfigRecord, seed: int, rows: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
+        """Log training records of a seed, each with the time in milliseconds at which it came."""
+        self.runs.log(self.seed_run(record, seed), _training_points(rows))
 
-    def sync(self, state: SweepState, *, status: str) -> None:
+    def sync(self, state: SweepState, *, status: str, driven: bool = False) -> None:
         """Make every run say what the ledger says: results logged, states right, nothing twice.
 
-        Nothing runs meanwhile: a begun seed that is not done was killed or failed, and so its run ends. ``status`` is
-        the sweep's own.
+        ``status`` is the sweep's own. Unless it is ``driven``, a begun seed that is not done was killed or failed, and
+        so its run ends. If it is, what runs is left to the driver: it logs what it has, and then closes the run.
         """
         for config in state.configs:
             for seed in config.seeds:
-                self.sync_seed(config, seed)
-            self.sync_config(config)
-        self._set_status(self.sweep_run(), status)
+                stands = standing(config, seed, driven=driven)
+                if not (driven and stands is Standing.DONE and self._is_open(config, seed)):
+                    self.sync_seed(config, seed, running=stands is Standing.RUNNING)
+            self.sync_config(config, running=driven)
+        self.runs.set_status(self.sweep_run(), status)
 
     def sync_seed(self, config: ConfigState, seed: int, *, running: bool = False) -> None:
-        """Project one seed."""
-        run_id, result = self.seed_run(config.record, seed), config.results.get(seed)
+        """Project one seed; ``running`` says that an attempt is about to begin or lives."""
         attempts = config.attempts(seed)
+        begun = milliseconds(attempts[0].record.get("start")) if attempts else 0
+        run, result = self.seed_run(config.record, seed, begun), config.results.get(seed)
         if result is None:
-            failed = bool(attempts) and "failure" in attempts[-1].record
-            self._set_status(run_id, "RUNNING" if running else "FAILED" if failed else "KILLED")
-        elif self._status(run_id) != "FINISHED":
-            self.log_steps(run_id, self._records(config.id, seed, HISTORY))
-            self._log_missing(run_id, list(_accuracy_points(self._records(config.id, seed, ACCURACY))))
-            self._log_missing(run_id, [(name, value, 0) for name, value in result.metrics.items()])
-            tags = {
-                "par.status": result.failure or "OK",
-                "par.attempts": str(len(attempts)),
-                "par.micro_batch_effective": str(attempts[-1].record.get("micro_batch")) if attempts else "",
-                "par.evaluation_set": result.evaluation_set,
-                **({"par.message": result.message} if result.message else {}),
-            }
-            self.client.log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
-            self._set_status(run_id, "FINISHED")
+            stands = Standing.RUNNING if running else standing(config, seed, driven=False)
+            kind, message = last_word(config, seed)
+            tags = {STATUS: stands.name if running else kind or stands.name} | _message(run, message)
+            self._close(run, config, seed, STATES.get(stands, "KILLED"), tags)
+        elif run.status != "FINISHED":
+            at = _ended(config, seed)
+            self.runs.log(run, _training_points((at, row) for row in self._records(config.id, seed, HISTORY)))
+            self.runs.log(run, _accuracy_points(at, self._records(config.id, seed, ACCURACY)))
+            self.runs.log(run, [Point(name, value, 0, at) for name, value in result.metrics.items()])
+            tags = {STATUS: result.failure or "OK", "par.evaluation_set": result.evaluation_set}
+            self._close(run, config, seed, STATES[Standing.DONE], tags | _message(run, result.message))
 
     def sync_config(self, config: ConfigState, *, running: bool = False) -> None:
         """Project a configuration's verdict."""
-        run_id = self.config_run(config.record)
+        run, at = self.config_run(config.record), max((_ended(config, seed) for seed in config.seeds), default=0)
         if config.verdict is None:
-            self._set_status(run_id, "RUNNING" if running else "KILLED")
-        elif self._status(run_id) != "FINISHED":
+            self.runs.set_status(run, "RUNNING" if running else "KILLED", at)
+        elif run.status != "FINISHED":
             values = {m.SCORE.name: config.verdict.score, **config.verdict.metrics}
-            self._log_missing(run_id, [(name, value, 0) for name, value in values.items()])
-            self._set_status(run_id, "FINISHED")
+            self.runs.log(run, [Point(name, value, 0, at) for name, value in values.items()])
+            self.runs.set_status(run, "FINISHED", at)
 
     def log_file(self, path: Path) -> None:
         """Keep a file with the sweep's run."""
-        self.client.log_artifact(self.sweep_run(), str(path))
+        self.runs.keep_file(self.sweep_run(), str(path))
 
-    def _find_or_create(
-        self,
-        key: str,
-        *,
-        name: str,
-        parent: str | None,
-        tags: Mapping[str, str] | None = None,
-        params: Mapping[str, Any] | None = None,
-        texts: Mapping[str, str] | None = None,
-    ) -> str:
-        if key not in self.ids:
-            found = self._find(key)
-            self.ids[key] = found.info.run_id if found else self._create(key, name, parent, tags or {})
-            if found is None:
-                self._describe(self.ids[key], params or {}, texts or {})
-        return self.ids[key]
+    def _close(self, run: Known, config: ConfigState, seed: int, status: str, tags: Mapping[str, str]) -> None:
+        """Set the tags of a seed's run, and its state last: it says that all before it is there."""
+        attempts = config.attempts(seed)
+        facts = {"par.attempts": str(len(attempts))}
+        if attempts and "micro_batch" in attempts[-1].record:
+            facts["par.micro_batch_effective"] = str(attempts[-1].record["micro_batch"])
+        self.runs.tag(run, {**facts, **tags})
+        self.runs.set_status(run, status, _ended(config, seed))
 
-    def _find(self, key: str) -> Run | None:
-        runs = self.client.search_runs([self.experiment], f"tags.`{KEY}` = '{key}'", max_results=1)
-        return runs[0] if runs else None
+    def _is_open(self, config: ConfigState, seed: int) -> bool:
+        """Whether MLflow has a run of the seed that is RUNNING."""
+        run = self.runs.known.get(f"{self.ledger.name}/{config.id}/seed-{seed}")
+        return run is not None and run.status == "RUNNING"
 
-    def _create(self, key: str, name: str, parent: str | None, tags: Mapping[str, str]) -> str:
-        own = {KEY: key, "par.sweep": self.ledger.name, MLFLOW_RUN_NAME: name, **tags}
-        below = {} if parent is None else {MLFLOW_PARENT_RUN_ID: parent}
-        return self.client.create_run(self.experiment, tags={**own, **below}, run_name=name).info.run_id
-
-    def _describe(self, run_id: str, params: Mapping[str, Any], texts: Mapping[str, str]) -> None:
-        for part in _parts([Param(key, str(value)) for key, value in params.items()], PARAMS_PER_BATCH):
-            self.client.log_batch(run_id, params=part)
-        for name, text in texts.items():
-            self.client.log_text(run_id, text, name)
-
-    def _log(self, run_id: str, points: Sequence[Point]) -> None:
-        """Log points as they are; MLflow would keep a non-finite one in a form that nobody can filter."""
-        now = int(time() * 1000)
-        finite = [Metric(name, value, now, step) for name, value, step in points if math.isfinite(value)]
-        for part in _parts(finite, METRICS_PER_BATCH):
-            self.client.log_batch(run_id, metrics=part)
-
-    def _log_missing(self, run_id: str, points: Sequence[Point]) -> None:
-        """Log the points that MLflow does not have: a driver may have died between logging and ending the run."""
-        names = {name for name, _, _ in points}
-        there = {(name, point.step) for name in names for point in self.client.get_metric_history(run_id, name)}
-        self._log(run_id, [point for point in points if (point[0], point[2]) not in there])
-
-    def _status(self, run_id: str) -> str:
-        return self.client.get_run(run_id).info.status
-
-    def _set_status(self, run_id: str, status: str) -> None:
-        if self._status(run_id) == status:
-            return
-        if status == "RUNNING":
-            self.client.update_run(run_id, status=status)
-        else:
-            self.client.set_terminated(run_id, status=status)
-
-    def _last_step(self, run_id: str) -> int:
-        """Last training step that MLflow has; 0 before the first."""
-        if run_id not in self.last_steps:
-            points = self.client.get_metric_history(run_id, m.LOSS.name)
-            self.last_steps[run_id] = max((point.step for point in points), default=0)
-        return self.last_steps[run_id]
+    def _tags(self, record: ConfigRecord) -> dict[str, str]:
+        return {"par.config": record.id, "par.backbone": record.backbone}
 
     def _records(self, config: str, seed: int, name: str) -> list[dict[str, Any]]:
         """Rows of a Parquet file of the seed; none if the seed ended before it was written."""
@@ -198,12 +151,35 @@ def config_name(record: ConfigRecord) -> str:
     return "·".join([record.backbone, *record.choices(short=True)])
 
 
-def _accuracy_points(records: Iterable[Mapping[str, Any]]) -> Iterator[Point]:
+def milliseconds(time: str | None) -> int:
+    """A time of the ledger as MLflow has it; 0, which MLflow reads as now, where the ledger has none."""
+    return int(datetime.fromisoformat(time).timestamp() * 1000) if time else 0
+
+
+def _ended(config: ConfigState, seed: int) -> int:
+    """When the last attempt of a seed ended, or began if it ended without a word; 0 if there was none."""
+    times = [life.record.get("end", life.record.get("start")) for life in config.attempts(seed)]
+    return max(map(milliseconds, times), default=0)
+
+
+def _message(run: Known, message: str) -> dict[str, str]:
+    """What the failure said; it replaces what an earlier one said, also by nothing."""
+    return {MESSAGE: message} if message or MESSAGE in run.tags else {}
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in values.items()}
+
+
+def _training_points(rows: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[Point]:
+    for at, row in rows:
+        for name, value in row.items():
+            if name != "step" and value is not None:
+                yield Point(name, value, row["step"], at)
+
+
+def _accuracy_points(at: int, records: Iterable[Mapping[str, Any]]) -> Iterator[Point]:
     """Accuracy by depth as one metric whose step is the depth."""
     for record in records:
-        yield m.SINGLE_QUERY.name, record["single_query"], record["depth"]
-        yield m.FULL_STATE.name, record["full_state"], record["depth"]
-
-
-def _parts(items: list[T], size: int) -> Iterator[list[T]]:
-    return (items[start : start + size] for start in range(0, len(items), size))
+        yield Point(m.SINGLE_QUERY.name, record["single_query"], record["depth"], at)
+        yield Point(m.FULL_STATE.name, record["full_state"], record["depth"], at)

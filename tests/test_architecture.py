@@ -20,7 +20,8 @@ FORBIDDEN = {"ray", "optuna", "mlflow", "ray_jobs"}
 """What nothing in par may import: the science stays free of cluster, search and tracking."""
 HEAVY = FORBIDDEN | {"torch", "transformers"}
 LIGHT = (
-    "par.config", "par.study.space", "par.study.ledger", "par.model.cost", "par.evaluation.thresholds", "ray_jobs.cli",
+    "par.config", "par.study.space", "par.study.ledger", "par.model.cost", "par.evaluation.thresholds",
+    "par.study.report.overview", "ray_jobs.cli",
 )  # fmt: skip
 """What a space is checked with, a ledger read and a trace scored, within a second."""
 LONGEST_FILE = 300

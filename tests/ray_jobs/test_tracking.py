@@ -10,155 +10,340 @@ from pathlib import Path
 import mlflow
 import pytest
 
-from par.study.ledger import ACCURACY, HISTORY, ConfigRecord, Ledger, SeedResult, Verdict
+from par.study.ledger import ConfigRecord, Ledger, Verdict
 from par.testing import tiny_run
+from ray_jobs.runs import KEY, Point
 from ray_jobs.store import default_uri, open_store
 from ray_jobs.tracking import Projection, config_name
-from ray_jobs.worker import to_parquet
+from tests.ray_jobs.projected import (
+    DIVERGED,
+    LAST,
+    NOON,
+    RECORDS,
+    begin,
+    dump,
+    everything,
+    everything_finished,
+    fail,
+    finish,
+    ids,
+    new_ledger,
+)
 from tests.ray_jobs.sweeps import REPOSITORY, runs
-
-RECORDS = [{"step": step, "train/loss": 1.0 / step, "train/drift": 1.5} for step in (5, 10, 15)]
-ACCURACIES = [{"depth": d, "single_query": 0.9, "full_state": 0.8, "sequences": 16} for d in (4, 8, 16)]
 
 
 @pytest.fixture(scope="module")
 def empty_store(tmp_path_factory) -> Path:
     """A store with its tables made, which takes MLflow seconds."""
     folder = tmp_path_factory.mktemp("store")
-    Projection(Ledger.create(folder, "none", {"space": ""}), open_store(default_uri(folder)))
+    open_store(default_uri(folder))
     return folder / "mlflow.db"
 
 
 @pytest.fixture
 def ledger(tmp_path: Path, empty_store: Path) -> Ledger:
     shutil.copy(empty_store, tmp_path)
-    ledger = Ledger.create(tmp_path, "demo", {"space": "question: which?"})
-    for number, window in enumerate((2, 3)):
-        run = tiny_run(recurrence__gradient_window=window)
-        ledger.add_config(ConfigRecord.of(run, number=number, suggested={"recurrence.gradient_window": window}))
-    return ledger
+    return new_ledger(tmp_path)
 
 
-def finish(ledger: Ledger, config: str, seed: int, result: SeedResult) -> None:
-    attempt = ledger.begin_attempt(config, seed, {"start": "now"})
-    ledger.write_bytes(config, seed, HISTORY, to_parquet(RECORDS))
-    ledger.write_bytes(config, seed, ACCURACY, to_parquet(ACCURACIES))
-    ledger.finish(config, seed, result)
-    ledger.end_attempt(config, seed, attempt, {"end": "later"})
-
-
-def project(ledger: Ledger) -> Projection:
+def projection_of(ledger: Ledger) -> Projection:
     """A new process would begin like this: nothing is remembered."""
-    projection = Projection(ledger, open_store(default_uri(ledger.storage)))
-    projection.sync(ledger.read(), status="RUNNING")
+    return Projection(ledger, open_store(default_uri(ledger.storage)))
+
+
+def project(ledger: Ledger, status: str = "KILLED") -> Projection:
+    projection = projection_of(ledger)
+    projection.sync(ledger.read(), status=status)
     return projection
 
 
-def everything(ledger: Ledger) -> dict[str, object]:
-    client = Projection(ledger, open_store(default_uri(ledger.storage))).client
-    return {
-        run.data.tags["par.key"]: (
-            run.info.status,
-            run.data.params,
-            {
-                name: [(point.step, point.value) for point in client.get_metric_history(run.info.run_id, name)]
-                for name in run.data.metrics
-            },
-        )
-        for run in runs(Path(ledger.storage))
-    }
+def stored(ledger: Ledger) -> dict[str, tuple]:
+    return everything(default_uri(ledger.storage))
 
 
-def test_projecting_again_changes_nothing(ledger):
-    """A second projection by another process finds every run and logs no point again."""
-    first, second = (config.id for config in ledger.read().configs)
-    finish(ledger, first, 0, SeedResult(metrics={"G": 4.0}))
-    finish(ledger, first, 1, SeedResult(metrics={"G": 0.0}, failure="NUMERIC", message="loss=nan"))
+def some_of_each(ledger: Ledger) -> None:
+    """A good and a diverged seed, one that failed, and one that died without a word."""
+    first, second = ids(ledger)
+    finish(ledger, first, 0)
+    finish(ledger, first, 1, DIVERGED)
     ledger.give_verdict(first, Verdict(score=0.5, seeds=(0, 1), metrics={"G_mean": 2.0}))
-    ledger.begin_attempt(second, 0, {"start": "now"})
+    fail(ledger, second, 0, "HANG")
+    begin(ledger, second, 1)
+
+
+def test_projecting_again_writes_nothing(ledger):
+    """A second projection by another process leaves every row of the store as it is."""
+    some_of_each(ledger)
+    assert project(ledger).runs.written > 0
+    database = Path(ledger.storage) / "mlflow.db"
+    before = dump(database)
+    assert project(ledger).runs.written == 0
+    assert dump(database) == before
+    first, _ = ids(ledger)
+    found = stored(ledger)
+    assert len(found) == 1 + 2 + 4
+    *_, points = found[f"demo/{first}/seed-0"]
+    assert points["train/loss"] == [(5, 1 / 5), (10, 1 / 10), (15, 1 / 15)]
+    assert points["eval/full_state"] == [(4, 0.8), (8, 0.8), (16, 0.8)]
+
+
+def test_a_lost_store_is_rebuilt(ledger, empty_store):
+    """What was written while the sweep went on, in another order and in parts, is what one projection writes (M1)."""
+    first, _ = ids(ledger)
+    project(ledger, "RUNNING")
+    live, config = projection_of(ledger), ledger.read().configs[0]
+    live.sync_seed(config, 0, running=True)
+    live.sync_config(config, running=True)
+    live.log_steps(config.record, 0, [(1, RECORDS[1])])
+    some_of_each(ledger)
+    live.sync_seed(ledger.read_config(first), 0)
     project(ledger)
-    before = everything(ledger)
+    before = stored(ledger)
+    shutil.copy(empty_store, ledger.storage)
     project(ledger)
-    assert everything(ledger) == before
-    assert len(before) == 1 + 2 + 3
-    assert before[f"demo/{first}/seed-0"][2]["train/loss"] == [(5, 1 / 5), (10, 1 / 10), (15, 1 / 15)]
-    assert before[f"demo/{first}/seed-0"][2]["eval/full_state"] == [(4, 0.8), (8, 0.8), (16, 0.8)]
+    assert stored(ledger) == before
+
+
+def test_a_rebuilt_run_has_the_times_of_the_ledger(ledger):
+    """A run begins with the first attempt of its seed and ends with the last, whenever it is written."""
+    first, _ = ids(ledger)
+    finish(ledger, first, 0)
+    project(ledger)
+    times = {run.data.tags[KEY]: (run.info.start_time, run.info.end_time) for run in runs(Path(ledger.storage))}
+    assert times[f"demo/{first}/seed-0"] == (1767268800000, 1767272400000)
 
 
 def test_a_diverged_seed_says_why(ledger):
     """Its run has the message and the step of the divergence; that of another seed has no message."""
-    first = ledger.read().configs[0].id
-    finish(
-        ledger, first, 0, SeedResult(metrics={"G": 0.0, "diverged_step": 7.0}, failure="NUMERIC", message="loss=nan")
-    )
-    finish(ledger, first, 1, SeedResult(metrics={"G": 4.0}))
+    first, _ = ids(ledger)
+    finish(ledger, first, 0, DIVERGED)
+    finish(ledger, first, 1)
     project(ledger)
-    found = {run.data.tags["par.key"]: run.data for run in runs(Path(ledger.storage))}
-    diverged, other = (found[f"demo/{first}/seed-{seed}"] for seed in (0, 1))
-    assert (diverged.tags["par.status"], diverged.tags["par.message"]) == ("NUMERIC", "loss=nan")
-    assert diverged.metrics["diverged_step"] == 7
-    assert "par.message" not in other.tags
+    _, diverged, _, points = stored(ledger)[f"demo/{first}/seed-0"]
+    _, other, *_ = stored(ledger)[f"demo/{first}/seed-1"]
+    assert (diverged["par.status"], diverged["par.message"]) == ("NUMERIC", "loss=nan")
+    assert points["diverged_step"] == [(0, 7)]
+    assert "par.message" not in other
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"), [("WORKER_DIED", "FAILED"), ("HANG", "FAILED"), ("STOPPED", "KILLED"), ("PREEMPTED", "KILLED")]
+)
+def test_a_failed_seed_is_closed_with_its_kind(ledger, kind, state):
+    """A failure of its own is FAILED, being taken down KILLED; the kind and the message stand in tags (M3)."""
+    first, _ = ids(ledger)
+    fail(ledger, first, 0, kind, "why")
+    project(ledger)
+    status, tags, *_ = stored(ledger)[f"demo/{first}/seed-0"]
+    assert (status, tags["par.status"], tags["par.message"]) == (state, kind, "why")
 
 
 def test_states_follow_the_ledger(ledger):
-    """A done seed is FINISHED, a failed attempt FAILED, one that died without a word KILLED, a live one RUNNING."""
-    first, second = (config.id for config in ledger.read().configs)
-    finish(ledger, first, 0, SeedResult(metrics={"G": 4.0}))
-    ledger.end_attempt(first, 1, ledger.begin_attempt(first, 1, {}), {"end": "later", "failure": "WORKER_DIED"})
-    ledger.begin_attempt(second, 0, {})
-    ledger.begin_attempt(second, 1, {})
-    projection = Projection(ledger, open_store(default_uri(ledger.storage)))
-    projection.sync(ledger.read(), status="RUNNING")
-    projection.sync_seed(ledger.read_config(second), 1, running=True)
-    projection.sync_config(ledger.read_config(second), running=True)
-    found = {key: status for key, (status, _, _) in everything(ledger).items()}
-    assert found == {
-        "demo": "RUNNING",
-        f"demo/{first}": "KILLED",
-        f"demo/{first}/seed-0": "FINISHED",
-        f"demo/{first}/seed-1": "FAILED",
-        f"demo/{second}": "RUNNING",
-        f"demo/{second}/seed-0": "KILLED",
-        f"demo/{second}/seed-1": "RUNNING",
-    }
-    finish(ledger, second, 0, SeedResult(metrics={"G": 1.0}))
+    """What a driver that died left RUNNING is closed: KILLED without a word, FINISHED with a result (M3)."""
+    first, second = ids(ledger)
+    finish(ledger, first, 0)
+    begin(ledger, first, 1)
+    begin(ledger, second, 0)
+    dying = project(ledger, "RUNNING")
+    for config in ledger.read().configs:
+        for seed in config.seeds:
+            dying.sync_seed(config, seed, running=True)
+        dying.sync_config(config, running=True)
+    assert {tags["par.status"] for _, tags, *_ in stored(ledger).values() if "par.status" in tags} == {"OK", "RUNNING"}
+    finish(ledger, second, 0)
     project(ledger)
-    assert everything(ledger)[f"demo/{second}/seed-0"][0] == "FINISHED"
+    found = {key: (status, tags.get("par.status")) for key, (status, tags, *_) in stored(ledger).items()}
+    assert found == {
+        "demo": ("KILLED", None),
+        f"demo/{first}": ("KILLED", None),
+        f"demo/{first}/seed-0": ("FINISHED", "OK"),
+        f"demo/{first}/seed-1": ("KILLED", "KILLED"),
+        f"demo/{second}": ("KILLED", None),
+        f"demo/{second}/seed-0": ("FINISHED", "OK"),
+    }
+
+
+def test_what_a_living_driver_runs_is_left_to_it(ledger):
+    """While a driver lives, an attempt without an end is RUNNING, and a run that it is about to close stays open."""
+    first, second = ids(ledger)
+    begin(ledger, first, 0)
+    projection = projection_of(ledger)
+    projection.sync(ledger.read(), status="RUNNING", driven=True)
+    assert {status for status, *_ in stored(ledger).values()} == {"RUNNING"}
+    finish(ledger, first, 0)
+    finish(ledger, second, 0)
+    projection = projection_of(ledger)
+    projection.sync(ledger.read(), status="RUNNING", driven=True)
+    found = stored(ledger)
+    assert (found[f"demo/{first}/seed-0"][0], found[f"demo/{first}/seed-0"][3]) == ("RUNNING", {})
+    assert found[f"demo/{second}/seed-0"][0] == "FINISHED"
 
 
 def test_driver_that_died_while_logging(ledger):
-    """Points that were logged before a driver died are not logged again, and the missing ones are."""
+    """Points that were logged before a driver died are not logged again, and the missing ones are, also in between."""
+    first, _ = ids(ledger)
+    finish(ledger, first, 0)
     config = ledger.read().configs[0]
-    finish(ledger, config.id, 0, SeedResult(metrics={"G": 4.0}))
-    config = ledger.read().configs[0]
-    dying = Projection(ledger, open_store(default_uri(ledger.storage)))
-    run_id = dying.seed_run(config.record, 0)
-    dying.log_steps(run_id, RECORDS[:2])
-    dying._log(run_id, [("eval/full_state", 0.8, 4)])
+    dying = projection_of(ledger)
+    dying.log_steps(config.record, 0, [(1, RECORDS[0]), (2, RECORDS[2])])
+    dying.runs.log(dying.seed_run(config.record, 0), [Point("eval/full_state", 0.8, 4, 3)])
     project(ledger)
-    _, _, points = everything(ledger)[f"demo/{config.id}/seed-0"]
+    *_, points = stored(ledger)[f"demo/{config.id}/seed-0"]
     assert [step for step, _ in points["train/loss"]] == [5, 10, 15]
-    assert sorted(step for step, _ in points["eval/full_state"]) == [4, 8, 16]
+    assert [step for step, _ in points["eval/full_state"]] == [4, 8, 16]
+
+
+def test_steps_trained_twice_are_logged_once(ledger):
+    """A step that comes again, in the same batch or a later one, stays as it came first."""
+    config = ledger.read().configs[0]
+    for _ in range(2):
+        projection = projection_of(ledger)
+        projection.log_steps(
+            config.record, 0, [(1, {"step": 5, "train/loss": 1.0}), (2, {"step": 5, "train/loss": 2.0})]
+        )
+        projection.log_steps(config.record, 0, [(3, {"step": 5, "train/loss": 3.0})])
+    *_, points = stored(ledger)[f"demo/{config.id}/seed-0"]
+    assert points == {"train/loss": [(5, 1.0)]}
+
+
+def test_a_driver_that_died_while_describing_a_run(ledger):
+    """Parameters, tags and the space that a run lacks are added to it."""
+    first, _ = ids(ledger)
+    finish(ledger, first, 0)
+    store = open_store(default_uri(ledger.storage))
+    for key in ("demo", f"demo/{first}", f"demo/{first}/seed-0"):
+        store.client.create_run(store.experiment, tags={"par.key": key, "par.sweep": "demo"})
+    project(ledger)
+    whole = Path(ledger.storage) / "whole"
+    shutil.copytree(Path(ledger.storage) / "demo", whole / "demo")
+    project(Ledger.open(whole, "demo"))
+    halves, wholes = stored(ledger), everything(default_uri(whole))
+    assert halves.keys() == wholes.keys()
+    for key in halves:
+        status, tags, params, points = wholes[key]
+        del tags["mlflow.runName"]
+        assert halves[key][0] == status
+        assert tags.items() <= halves[key][1].items()
+        assert halves[key][2:] == (params, points)
+
+
+def test_a_deleted_run_is_created_again(ledger):
+    """A run that a person deleted comes back with all that it had, and its children lie below the new one."""
+    some_of_each(ledger)
+    first, _ = ids(ledger)
+    client = project(ledger).runs.client
+    before = stored(ledger)
+    for run in runs(Path(ledger.storage)):
+        if run.data.tags[KEY] in ("demo", f"demo/{first}", f"demo/{first}/seed-0"):
+            client.delete_run(run.info.run_id)
+    assert len(stored(ledger)) == len(before) - 3
+    project(ledger)
+    assert stored(ledger) == before
+
+
+def test_a_run_that_is_there_twice_is_kept_once(ledger):
+    """Of two runs with one key, which two writers made at once, one stays with all points; the other is deleted."""
+    some_of_each(ledger)
+    first, _ = ids(ledger)
+    store = open_store(default_uri(ledger.storage))
+    for _ in range(2):
+        store.client.create_run(store.experiment, tags={"par.key": f"demo/{first}/seed-0", "par.sweep": "demo"})
+    project(ledger)
+    found = stored(ledger)
+    assert len(found) == 1 + 2 + 4
+    assert [step for step, _ in found[f"demo/{first}/seed-0"][3]["train/loss"]] == [5, 10, 15]
+
+
+def test_a_sweep_that_is_begun_anew_has_runs_of_its_own(ledger):
+    """Another sweep of the same name, from elsewhere or after its folder was removed, takes over no run."""
+    everything_finished(ledger)
+    project(ledger)
+    again = new_ledger(Path(ledger.storage) / "elsewhere", created=LAST)
+    begin(again, ids(again)[0], 0)
+    projection = Projection(again, open_store(default_uri(ledger.storage)))
+    projection.sync(again.read(), status="KILLED")
+    by_creation = {NOON: set(), LAST: set()}
+    for run in runs(Path(ledger.storage)):
+        by_creation[run.data.tags["par.created"]].add((run.data.tags[KEY], run.info.status))
+    assert len(by_creation[NOON]) == 1 + 2 + 4
+    assert {status for _, status in by_creation[LAST]} == {"KILLED"}
+    assert len(by_creation[LAST]) == 1 + 2 + 1
+
+
+def test_two_that_project_at_once_write_each_thing_once(ledger):
+    """Two projections that both found the store empty leave one run for each key and each step once.
+
+    A call to a run that the other one took away fails; begun again, the projection goes through.
+    """
+    everything_finished(ledger)
+    alone = Path(ledger.storage) / "alone"
+    shutil.copytree(Path(ledger.storage) / "demo", alone / "demo")
+
+    def write(projection: Projection) -> None:
+        try:
+            projection.sync(ledger.read(), status="FINISHED")
+        except mlflow.MlflowException:
+            project(ledger, "FINISHED")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, [projection_of(ledger), projection_of(ledger)]))
+    project(ledger, "FINISHED")
+    project(Ledger.open(alone, "demo"), "FINISHED")
+    assert stored(ledger) == everything(default_uri(alone))
+
+
+def test_parameters_never_change(ledger):
+    """A retry with another micro-batch succeeds: the fact is a tag, and the parameters stay (M5)."""
+    first, _ = ids(ledger)
+    fail(ledger, first, 0, "OOM_GPU", "no memory", micro_batch=8)
+    project(ledger)
+    _, tags, params, _ = stored(ledger)[f"demo/{first}/seed-0"]
+    assert (tags["par.micro_batch_effective"], tags["par.attempts"], tags["par.message"]) == ("8", "1", "no memory")
+    finish(ledger, first, 0, micro_batch=4)
+    project(ledger)
+    status, tags, after, _ = stored(ledger)[f"demo/{first}/seed-0"]
+    assert (status, after) == ("FINISHED", params)
+    assert (tags["par.micro_batch_effective"], tags["par.attempts"], tags["par.message"]) == ("4", "2", "")
+
+
+def test_a_setting_of_newer_code_joins_the_parameters(ledger):
+    """A parameter that a run has keeps its value, also where the code has another one by now (M5)."""
+    first, _ = ids(ledger)
+    store = open_store(default_uri(ledger.storage))
+    run = store.client.create_run(store.experiment, tags={"par.key": f"demo/{first}", "par.sweep": "demo"})
+    store.client.log_param(run.info.run_id, "train.steps", "7")
+    project(ledger)
+    _, _, params, _ = stored(ledger)[f"demo/{first}"]
+    assert params["train.steps"] == "7"
+    assert params["recurrence.gradient_window"] == "2"
 
 
 def test_non_finite_numbers_stay_out(ledger):
     """A diverging curve logs its finite points only: MLflow keeps infinity as 1.8e308 and cannot filter NaN."""
     config = ledger.read().configs[0]
-    projection = Projection(ledger, open_store(default_uri(ledger.storage)))
-    rows = [{"step": 5, "train/loss": math.nan, "train/drift": math.inf}, {"step": 10, "train/loss": 1.0}]
-    projection.log_steps(projection.seed_run(config.record, 0), rows)
-    _, _, points = everything(ledger)[f"demo/{config.id}/seed-0"]
+    rows = [(1, {"step": 5, "train/loss": math.nan, "train/drift": math.inf}), (2, {"step": 10, "train/loss": 1.0})]
+    projection_of(ledger).log_steps(config.record, 0, rows)
+    *_, points = stored(ledger)[f"demo/{config.id}/seed-0"]
     assert points == {"train/loss": [(10, 1.0)]}
+
+
+def test_a_long_message_is_cut_and_written_once(ledger):
+    """What a failure said is kept as far as a tag goes, and a second projection finds it the same."""
+    first, _ = ids(ledger)
+    fail(ledger, first, 0, "WORKER_DIED", "x" * 20_000)
+    project(ledger)
+    assert project(ledger).runs.written == 0
 
 
 def test_all_settings_are_parameters_and_the_space_an_artifact(ledger):
     """Every setting but the seed is a parameter of the configuration, in batches; the YAML is kept (M11)."""
+    finish(ledger, ids(ledger)[0], 0)
     projection = project(ledger)
     config = ledger.read().configs[0]
     settings = tiny_run(recurrence__gradient_window=2).dotted()
     del settings["seed"]
-    assert everything(ledger)[f"demo/{config.id}"][1] == {key: str(value) for key, value in settings.items()}
-    [space] = projection.client.list_artifacts(projection.sweep_run())
+    assert stored(ledger)[f"demo/{config.id}"][2] == {key: str(value) for key, value in settings.items()}
+    [space] = projection.runs.client.list_artifacts(projection.sweep_run().id)
     assert space.path == "space.yaml"
 
 
@@ -166,27 +351,22 @@ def test_a_variant_names_its_runs_and_is_a_parameter(ledger):
     """Configuration and seed runs are called by the variant's name, and can be filtered by it."""
     record = ConfigRecord.of(tiny_run(), number=2, suggested={"variant": "PAR hold"})
     assert config_name(record) == f"{record.backbone}·PAR hold"
-    projection = Projection(ledger, open_store(default_uri(ledger.storage)))
-    found = [projection.client.get_run(id) for id in (projection.config_run(record), projection.seed_run(record, 1))]
+    projection = projection_of(ledger)
+    known = (projection.config_run(record), projection.seed_run(record, 1))
+    found = [projection.runs.client.get_run(run.id) for run in known]
     assert [run.info.run_name for run in found] == [config_name(record), f"{config_name(record)}·seed1"]
     assert [run.data.params["variant"] for run in found] == ["PAR hold"] * 2
 
 
 def test_trials_of_one_process_do_not_share_a_run(ledger):
-    """Two trials that log at the same time from two threads write to their own runs, and no run is active (M15)."""
-    config = ledger.read().configs[0]
-    projection = Projection(ledger, open_store(default_uri(ledger.storage)))
-    ids = [projection.seed_run(config.record, seed) for seed in (0, 1)]
-
-    def log(seed: int) -> None:
-        for step in range(1, 9):
-            projection.log_steps(ids[seed], [{"step": step, "train/loss": float(seed)}])
-
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(log, (0, 1)))
-    for seed, run_id in enumerate(ids):
-        points = projection.client.get_metric_history(run_id, "train/loss")
-        assert [(point.step, point.value) for point in points] == [(step, float(seed)) for step in range(1, 9)]
+    """Two trials whose records come in turns are written to their own runs, and no run is active (M15)."""
+    config, projection = ledger.read().configs[0], projection_of(ledger)
+    for step in range(1, 9):
+        for seed in (0, 1):
+            projection.log_steps(config.record, seed, [(step, {"step": step, "train/loss": float(seed)})])
+    for seed in (0, 1):
+        *_, points = stored(ledger)[f"demo/{config.id}/seed-{seed}"]
+        assert points["train/loss"] == [(step, float(seed)) for step in range(1, 9)]
     assert mlflow.active_run() is None
 
 

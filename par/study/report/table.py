@@ -35,14 +35,15 @@ def _row(config: ConfigState, seeds: int) -> list[str]:
     success = success_rate(factors, SUCCESS)
     return [
         *head,
-        "  ".join(_shown(result) for result in results),
+        "  ".join(shown(result) for result in results),
         f"{summary(factors).worst:.2f}",
         f"{success.rate:.0%} [{success.low:.0%}, {success.high:.0%}]",
         f"{config.verdict.score:.3f}" if config.verdict else "waits for seeds",
     ]
 
 
-def _shown(result: SeedResult) -> str:
+def shown(result: SeedResult) -> str:
+    """The G of one seed; + behind it where it is a lower bound, 0 and the kind of failure where the seed failed."""
     if result.failure is not None:
         return f"0 ({result.failure})"
     return f"{result.metrics[m.G.name]:.2f}" + ("+" if result.metrics[m.CENSORED.name] else "")

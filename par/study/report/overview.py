@@ -1,0 +1,134 @@
+"""How sweeps stand, from their ledgers: all of them in short, or one seed by seed."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from par.study.lease import LeaseRecord
+from par.study.records import ConfigState, SweepState
+from par.study.report.table import shown
+from par.study.space import Space
+from par.study.standing import Standing, last_word, standing, standings
+
+LONGEST_MESSAGE = 300
+_STYLES = {Standing.WAITING: "dim", Standing.FAILED: "red", Standing.KILLED: "yellow", Standing.RUNNING: "green"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overview:
+    """One sweep at one time."""
+
+    name: str
+    space: Space
+    state: SweepState
+    driver: LeaseRecord | None
+    """Who drives it; None if nobody does, and then nothing runs."""
+    now: datetime
+
+    @property
+    def driven(self) -> bool:
+        """Whether a driver is alive."""
+        return self.driver is not None
+
+    def activity(self) -> datetime | None:
+        """When an attempt last began or ended, or its driver gave a sign of life; or else the sweep was created."""
+        lives = (
+            life.record for config in self.state.configs for seed in config.seeds for life in config.attempts(seed)
+        )
+        times = [time for life in lives for time in (life.get("start"), life.get("end"))]
+        times += [self.driver.renewed if self.driver else None, self.state.sweep.get("created")]
+        return max((datetime.fromisoformat(time) for time in times if time), default=None)
+
+
+def sweeps_table(overviews: Iterable[Overview]) -> Table:
+    """One row per sweep."""
+    table = Table(title="Sweeps", title_justify="left", caption_justify="left")
+    for column in ("sweep", "configurations", "done", "failed", "running", "to do", "best score", "activity", "driver"):
+        table.add_column(column, justify="left" if column in ("sweep", "driver") else "right")
+    for overview in overviews:
+        found = standings(overview.state, overview.space, driven=overview.driven)
+        scores = [config.verdict.score for config in overview.state.configs if config.verdict]
+        active = overview.activity()
+        table.add_row(
+            overview.name,
+            f"{len(overview.state.configs)}/{overview.space.configurations}",
+            *(str(found[which]) for which in (Standing.DONE, Standing.FAILED, Standing.RUNNING)),
+            str(found[Standing.KILLED] + found[Standing.WAITING]),
+            f"{max(scores):.3f}" if scores else "-",
+            f"{age(overview.now, active)} ago" if active else "-",
+            f"{overview.driver.user}@{overview.driver.host}" if overview.driver else "-",
+        )
+    table.caption = "Figures are seeds. A diverged seed is done; what was interrupted is still to do."
+    return table
+
+
+def sweep_tables(overview: Overview) -> RenderableType:
+    """A row per configuration with the state of each seed, and below it what the failed ones said."""
+    parts: list[RenderableType] = [_seeds_table(overview)]
+    if failures := _failures(overview):
+        parts.append(_failures_table(failures))
+    return Group(*parts)
+
+
+def age(now: datetime, then: datetime) -> str:
+    """Time since ``then``, in the unit that suits it."""
+    seconds = max(0, int((now - then).total_seconds()))
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
+def _seeds_table(overview: Overview) -> Table:
+    title = f"{overview.name}: {overview.space.question}"
+    table = Table(title=Text(title), title_justify="left", caption_justify="left")
+    table.add_column("configuration")
+    for seed in overview.space.seed_numbers:
+        table.add_column(f"seed {seed}", justify="right")
+    table.add_column("score", justify="right")
+    for config in overview.state.configs:
+        cells = (_cell(overview, config, seed) for seed in overview.space.seed_numbers)
+        name = f"{config.id}  {config.record.backbone} {', '.join(config.record.choices())}"
+        table.add_row(Text(name), *cells, f"{config.verdict.score:.3f}" if config.verdict else "-")
+    further = max(0, overview.space.configurations - len(overview.state.configs))
+    table.caption = "A number is G, + if it is a lower bound; ×2 is the second attempt." + (
+        f" {further} further configurations are not proposed yet." if further else ""
+    )
+    return table
+
+
+def _cell(overview: Overview, config: ConfigState, seed: int) -> Text:
+    stands, attempts = standing(config, seed, driven=overview.driven), config.attempts(seed)
+    times = f" ×{len(attempts)}" if len(attempts) > 1 else ""
+    if stands is Standing.DONE:
+        return Text(shown(config.results[seed]) + times)
+    text = last_word(config, seed)[0] or stands.value
+    if stands is Standing.RUNNING and (start := attempts[-1].record.get("start")):
+        text = f"running {age(overview.now, datetime.fromisoformat(start))}"
+    return Text(text + times, style=_STYLES[stands])
+
+
+def _failures(overview: Overview) -> dict[str, list[tuple[str, str]]]:
+    """By kind the seeds that failed, each with its message."""
+    failures: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for config in overview.state.configs:
+        for seed in config.seeds:
+            kind, message = last_word(config, seed)
+            if kind:
+                failures[kind].append((f"{config.id} seed {seed}", message))
+    return failures
+
+
+def _failures_table(failures: dict[str, list[tuple[str, str]]]) -> Table:
+    table = Table(title="Failures", title_justify="left")
+    for column in ("kind", "seeds", "the last one", "said"):
+        table.add_column(column, justify="right" if column == "seeds" else "left")
+    for kind, seeds in failures.items():
+        place, message = seeds[-1]
+        table.add_row(kind, str(len(seeds)), place, Text(message.strip()[:LONGEST_MESSAGE]))
+    return table

@@ -1,0 +1,58 @@
+"""Where a seed stands: what its attempts and its result say about it."""
+
+from collections import Counter
+from enum import StrEnum
+
+from par.study.records import ConfigState, SeedState, SweepState
+from par.study.space import Space
+
+_FROM_OUTSIDE = {"STOPPED", "PREEMPTED", "NODE_LOST"}
+"""Kinds of failure that say nothing against the seed: it was taken down."""
+
+
+class Standing(StrEnum):
+    """Of one seed."""
+
+    DONE = "done"
+    """It has a result; a diverged seed has one, too."""
+    RUNNING = "running"
+    FAILED = "failed"
+    """Its last attempt ended with a failure of its own."""
+    KILLED = "killed"
+    """Its last attempt was stopped, or ended without a word."""
+    WAITING = "waiting"
+    """It has not begun."""
+
+
+def standing(config: ConfigState, seed: int, *, driven: bool) -> Standing:
+    """Where a seed stands; ``driven`` says whether a driver is alive, without which nothing runs."""
+    state = config.seeds.get(seed, SeedState((), None))
+    if state.result is not None:
+        return Standing.DONE
+    if not state.attempts:
+        return Standing.WAITING
+    if not state.attempts[-1].ended:
+        return Standing.RUNNING if driven else Standing.KILLED
+    failure = state.attempts[-1].record.get("failure")
+    return Standing.KILLED if failure is None or failure in _FROM_OUTSIDE else Standing.FAILED
+
+
+def last_word(config: ConfigState, seed: int) -> tuple[str, str]:
+    """Kind and message of the failure that the seed, or else its last attempt, ended with; empty if there is none."""
+    state = config.seeds.get(seed, SeedState((), None))
+    if state.result is not None:
+        return state.result.failure or "", state.result.message
+    record = state.attempts[-1].record if state.attempts else {}
+    return record.get("failure", ""), record.get("message", "")
+
+
+def standings(state: SweepState, space: Space, *, driven: bool) -> Counter[Standing]:
+    """How many seeds of the whole sweep stand where; those of configurations that are not proposed yet wait."""
+    found = Counter(standing(config, seed, driven=driven) for config in state.configs for seed in space.seed_numbers)
+    found[Standing.WAITING] += max(0, space.configurations - len(state.configs)) * space.seeds
+    return found
+
+
+def is_complete(state: SweepState, space: Space) -> bool:
+    """Whether every wanted seed of every configuration has a result."""
+    return set(+standings(state, space, driven=False)) <= {Standing.DONE}

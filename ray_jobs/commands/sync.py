@@ -1,0 +1,76 @@
+"""`par sync`: MLflow from the ledger, at any time."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from par.errors import ConfigError
+from ray_jobs.terminal import out, refusing
+
+if TYPE_CHECKING:
+    from par.study.ledger import Ledger, SweepState
+    from par.study.space import Space
+    from ray_jobs.tracking import Projection
+
+TRIES = 3
+"""How often a store that fails in between is begun with: another writer may have taken a run away."""
+
+
+def sync(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The sweep.")],
+    storage: Annotated[str, typer.Option(help="Folder of all sweeps.")] = "results",
+    tracking_uri: Annotated[
+        str | None,
+        typer.Option(help="MLflow server or store.", envvar="MLFLOW_TRACKING_URI", show_default="STORAGE/mlflow.db"),
+    ] = None,
+) -> None:
+    """Write to MLflow what it lacks of a sweep, from the ledger alone: all of it where the store is empty.
+
+    Runs that are missing or were deleted are created; what is not logged is logged, and nothing twice; runs that say
+    RUNNING since their driver died are closed with what the ledger knows. Parameters never change. A second call finds
+    nothing to do. While a driver is at work, what it runs stays RUNNING.
+
+    Exit code: 0, or 2 for a sweep that does not exist or a store that does not answer.
+    """
+    from par.study.ledger import Ledger
+
+    with refusing():
+        ledger = Ledger.open(storage, name)
+        if tracking_uri is None and "://" in storage:
+            raise ConfigError(f"--storage {storage} has no MLflow store beside it: give --tracking-uri")
+        projection = synced(ledger, tracking_uri)
+    changes = projection.runs.written
+    what = f"{changes} change{'s' * (changes != 1)} written" if changes else "nothing to do"
+    out.print(f"{name}: {len(projection.runs.known)} runs in MLflow, {what}", highlight=False)
+
+
+def synced(ledger: "Ledger", tracking_uri: str | None = None) -> "Projection":
+    """Bring MLflow to the ledger's state. Raises ConfigError if the store does not take it."""
+    from mlflow.exceptions import MlflowException
+
+    from par.study.lease import holder
+    from par.study.space import parse_space
+    from ray_jobs.store import default_uri, open_store
+    from ray_jobs.tracking import Projection
+
+    space = parse_space(ledger.sweep["space"], Path(ledger.sweep["space_path"]))
+    uri = tracking_uri or default_uri(ledger.storage)
+    fault: Exception | None = None
+    for _ in range(TRIES):
+        try:
+            projection = Projection(ledger, open_store(uri))
+            driven, state = holder(ledger) is not None, ledger.read()
+            projection.sync(state, status=_status(state, space, driven=driven), driven=driven)
+        except (MlflowException, OSError) as failed:
+            fault = failed
+        else:
+            return projection
+    raise ConfigError(f"--tracking-uri {uri} stopped taking the sweep: {str(fault).splitlines()[0]}; call again")
+
+
+def _status(state: "SweepState", space: "Space", *, driven: bool) -> str:
+    """What MLflow calls the sweep's own state."""
+    from par.study.standing import is_complete
+
+    return "RUNNING" if driven else "FINISHED" if is_complete(state, space) else "KILLED"

@@ -1,0 +1,148 @@
+"""Training never fails, and the driver never waits, because of MLflow: a real server that is killed meanwhile."""
+
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from par.study.ledger import Ledger
+from ray_jobs import spool as spooling
+from ray_jobs.commands.sync import synced
+from ray_jobs.spool import Spool
+from ray_jobs.store import Store, default_uri, open_store, sync_command
+from tests.ray_jobs.mlflow_server import Server
+from tests.ray_jobs.projected import RECORDS, begin, everything, everything_finished, finish, ids, new_ledger
+
+SLOW = 300.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("server")).start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch) -> None:
+    monkeypatch.setattr(spooling, "ROUND_S", 0.05)
+    monkeypatch.setattr(spooling, "LONGEST_PAUSE_S", 0.5)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SLOW
+    while not condition():
+        assert time.monotonic() < deadline, "the awaited state did not come"
+        time.sleep(0.02)
+
+
+@pytest.mark.timeout(900)
+def test_a_server_that_goes_and_comes_back(server, tmp_path):
+    """What came before, while and after the server was down is there once; the console hears of it twice (M10)."""
+    ledger, said = new_ledger(tmp_path), list[str]()
+    first, _ = ids(ledger)
+    config = ledger.read().configs[0]
+    with Spool(ledger, open_store(server.uri), said.append) as spool:
+        spool.sync(ledger.read(), status="RUNNING")
+        begin(ledger, first, 0)
+        spool.sync_seed(ledger.read_config(first), 0, running=True)
+        spool.log_steps(config.record, 0, RECORDS[0])
+        wait_until(lambda: not spool.tasks)
+        server.kill()
+        started = time.monotonic()
+        spool.log_steps(config.record, 0, RECORDS[1])
+        finish(ledger, first, 1)
+        spool.sync_seed(ledger.read_config(first), 1)
+        assert time.monotonic() - started < 1
+        wait_until(lambda: bool(said))
+        spool.log_steps(config.record, 0, RECORDS[2])
+        server.start()
+        wait_until(lambda: not spool.tasks)
+        found = everything(server.uri)
+    assert [message.partition(";")[0] for message in said] == ["MLflow does not answer", "MLflow answers again"]
+    assert found[f"demo/{first}/seed-0"][0] == "RUNNING"
+    for seed in (0, 1):
+        assert [step for step, _ in found[f"demo/{first}/seed-{seed}"][3]["train/loss"]] == [5, 10, 15]
+    assert found[f"demo/{first}/seed-1"][0] == "FINISHED"
+
+
+@pytest.mark.timeout(900)
+def test_a_server_that_stays_away(server, tmp_path):
+    """The end waits a bounded time and says in one line what writes the rest, which is then all there (M10)."""
+    ledger, said = new_ledger(tmp_path, "away"), list[str]()
+    spool = Spool(ledger, open_store(server.uri), said.append)
+    spool.sync(ledger.read(), status="RUNNING")
+    wait_until(lambda: not spool.tasks)
+    server.kill()
+    everything_finished(ledger)
+    spool.sync(ledger.read(), status="FINISHED")
+    started = time.monotonic()
+    spool.close(limit_s=2)
+    assert time.monotonic() - started < 3
+    assert len(said) == 2
+    assert f"{sync_command(ledger, server.uri)} writes the rest" in said[-1]
+    wait_until(lambda: not spool.thread.is_alive())
+    server.start()
+    synced(ledger, server.uri)
+    synced(ledger)
+    assert of_sweep("away", server.uri) == everything(default_uri(tmp_path))
+    assert synced(ledger, server.uri).runs.written == 0
+
+
+def of_sweep(name: str, uri: str) -> dict[str, tuple]:
+    return {key: run for key, run in everything(uri).items() if key.partition("/")[0] == name}
+
+
+def test_a_server_that_never_answers(tmp_path):
+    """Calls return at once and the end comes in time where a server takes a connection and then says nothing (M10)."""
+    ledger, said = new_ledger(tmp_path), list[str]()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        uri = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        spool = Spool(ledger, Store(uri, MlflowClient(uri), "1"), said.append)
+        started = time.monotonic()
+        for row in RECORDS * 100:
+            spool.log_steps(ledger.read().configs[0].record, 0, row)
+        spool.sync(ledger.read(), status="KILLED")
+        spool.close(limit_s=0.5)
+        assert time.monotonic() - started < 10
+    assert "par sync demo" in said[-1]
+
+
+@pytest.fixture(scope="module")
+def empty_store(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("store")
+    open_store(default_uri(folder))
+    return folder / "mlflow.db"
+
+
+@pytest.fixture
+def embedded(tmp_path: Path, empty_store: Path) -> Ledger:
+    shutil.copy(empty_store, tmp_path)
+    return new_ledger(tmp_path)
+
+
+def test_what_is_refused_holds_nothing_else_up(embedded):
+    """What MLflow refuses is left out and said once; all that came after it is written."""
+    said = list[str]()
+    everything_finished(embedded)
+    with Spool(embedded, open_store(default_uri(embedded.storage)), said.append) as spool:
+        spool.log_file(Path("absent.png"))
+        spool.log_file(Path("absent too.png"))
+        spool.sync(embedded.read(), status="FINISHED")
+    assert {status for status, *_ in everything(default_uri(embedded.storage)).values()} == {"FINISHED"}
+    assert [message.partition(";")[0] for message in said] == ["MLflow refuses a part of what the sweep writes"]
+
+
+def test_records_that_come_meanwhile_go_together(embedded):
+    """A thousand training records of a seed take a few calls, in the order in which they came."""
+    record = embedded.read().configs[0].record
+    with Spool(embedded, open_store(default_uri(embedded.storage)), print) as spool:
+        for step in range(1, 1001):
+            spool.log_steps(record, 0, {"step": step, "train/loss": 1.0 / step})
+    assert spool.projection.runs.written < 20
+    *_, points = everything(default_uri(embedded.storage))[f"demo/{record.id}/seed-0"]
+    assert points["train/loss"] == [(step, 1.0 / step) for step in range(1, 1001)]

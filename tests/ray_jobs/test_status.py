@@ -1,0 +1,181 @@
+"""`par status` and `par sync` as a user types them."""
+
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from par.study.lease import hold
+from par.study.ledger import Ledger, Verdict
+from ray_jobs.cli import app
+from ray_jobs.store import default_uri, open_store
+from ray_jobs.terminal import BAD_INPUT
+from tests.ray_jobs.projected import (
+    DIVERGED,
+    begin,
+    dump,
+    everything,
+    everything_finished,
+    fail,
+    finish,
+    ids,
+    new_ledger,
+)
+from tests.ray_jobs.sweeps import REPOSITORY
+
+HEAVY = {"ray", "torch", "mlflow", "optuna", "transformers"}
+
+
+def par(*arguments: str):
+    return CliRunner().invoke(app, list(arguments), env={"MLFLOW_TRACKING_URI": None})
+
+
+def row(output: str, start: str) -> list[str]:
+    """The cells of the table row that begins with ``start``."""
+    line = next(line for line in output.splitlines() if line.startswith(f"│ {start}"))
+    return [cell.strip() for cell in line.strip("│").split("│")]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return new_ledger(tmp_path)
+
+
+def test_all_sweeps_in_one_table(ledger):
+    """A row per sweep: seeds done, failed, running and to do of the whole sweep, its best score and its driver."""
+    first, second = ids(ledger)
+    finish(ledger, first, 0)
+    finish(ledger, first, 1, DIVERGED)
+    ledger.give_verdict(first, Verdict(score=0.5, seeds=(0, 1)))
+    fail(ledger, second, 0, "HANG")
+    begin(ledger, second, 1)
+    Ledger.create(ledger.storage, "other", dict(ledger.sweep))
+    assert row(par("status", "--storage", ledger.storage).output, "demo")[:7] == [
+        "demo",
+        "2/2",
+        "2",
+        "1",
+        "0",
+        "1",
+        "0.500",
+    ]
+    with hold(ledger):
+        output = par("status", "--storage", ledger.storage).output
+    assert row(output, "demo")[:7] == ["demo", "2/2", "2", "1", "1", "0", "0.500"]
+    assert "@" in row(output, "demo")[8]
+    assert row(output, "other")[:7] == ["other", "0/2", "0", "0", "0", "4", "-"]
+
+
+def test_one_sweep_seed_by_seed(ledger):
+    """Each seed shows its G, its kind of failure, or where it stands, with its attempts; then what failed, and why."""
+    first, second = ids(ledger)
+    fail(ledger, first, 0, "OOM_GPU")
+    finish(ledger, first, 0)
+    finish(ledger, first, 1, DIVERGED)
+    fail(ledger, second, 0, "HANG", "a [strange] message")
+    output = par("status", "demo", "--storage", ledger.storage).output
+    assert row(output, first)[1:] == ["4.00 ×2", "0 (NUMERIC)", "-"]
+    assert row(output, second)[1:] == ["HANG", "waiting", "-"]
+    assert row(output, "HANG")[1:] == ["1", f"{second} seed 0", "a [strange] message"]
+    assert row(output, "NUMERIC")[1:] == ["1", f"{first} seed 1", "loss=nan"]
+    assert f"--resume demo --storage {ledger.storage}" in output
+
+
+def test_a_running_sweep_has_a_status(ledger):
+    """While a driver lives, an attempt without an end runs; once the driver is gone it was killed (J7)."""
+    first, _ = ids(ledger)
+    begin(ledger, first, 0)
+    with hold(ledger):
+        output = par("status", "demo", "--storage", ledger.storage).output
+    assert row(output, first)[1].startswith("running ")
+    assert "drives it on" in output
+    output = par("status", "demo", "--storage", ledger.storage).output
+    assert row(output, first)[1] == "killed"
+    assert "--resume demo" in output
+
+
+def test_a_complete_sweep_needs_nothing(ledger):
+    """Nothing is left to type when every seed has a result."""
+    everything_finished(ledger)
+    output = par("status", "demo", "--storage", ledger.storage).output
+    assert "Every seed has a result." in output
+    assert "--resume" not in output
+
+
+def test_a_damaged_sweep_hides_no_other(ledger):
+    """The others are shown, and what is wrong with the damaged one is said."""
+    Ledger.create(ledger.storage, "other", dict(ledger.sweep))
+    (Path(ledger.storage) / "other" / "sweep.json").write_text('{"format": 99}')
+    output = par("status", "--storage", ledger.storage).output
+    assert row(output, "demo")[0] == "demo"
+    assert "format=99" in output
+
+
+@pytest.mark.parametrize("command", ["status", "sync"])
+def test_an_unknown_sweep_is_refused(ledger, command):
+    """Exit code 2 and one line that names the sweeps that exist."""
+    done = par(command, "nothing", "--storage", ledger.storage)
+    assert done.exit_code == BAD_INPUT
+    assert "sweeps there: demo" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_status_loads_no_heavy_library(ledger):
+    """It answers in a moment, without Ray, torch, Optuna or MLflow."""
+    script = (
+        "import sys; from ray_jobs.cli import app\n"
+        f"app(['status', 'demo', '--storage', {ledger.storage!r}], standalone_mode=False)\n"
+        f"assert not {HEAVY!r} & sys.modules.keys(), {HEAVY!r} & sys.modules.keys()\n"
+    )
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL)
+    assert time.monotonic() - began < 30
+
+
+@pytest.fixture(scope="module")
+def empty_store(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("store")
+    open_store(default_uri(folder))
+    return folder / "mlflow.db"
+
+
+def test_sync_writes_what_is_missing_and_then_nothing(ledger, empty_store):
+    """An empty store gets all runs; a second call leaves every row of it as it is (M1)."""
+    shutil.copy(empty_store, ledger.storage)
+    everything_finished(ledger)
+    done = par("sync", "demo", "--storage", ledger.storage)
+    assert done.exit_code == 0, done.output
+    assert "7 runs in MLflow" in done.output
+    database = Path(ledger.storage) / "mlflow.db"
+    before = dump(database)
+    assert "nothing to do" in par("sync", "demo", "--storage", ledger.storage).output
+    assert dump(database) == before
+    assert {status for status, *_ in everything(default_uri(ledger.storage)).values()} == {"FINISHED"}
+
+
+def test_sync_closes_what_a_dead_driver_left_open(ledger, empty_store):
+    """RUNNING stays while the driver lives, and becomes KILLED once it is dead; the sweep likewise (M3)."""
+    shutil.copy(empty_store, ledger.storage)
+    first, _ = ids(ledger)
+    begin(ledger, first, 0)
+
+    def states() -> set[str]:
+        assert par("sync", "demo", "--storage", ledger.storage).exit_code == 0
+        return {status for status, *_ in everything(default_uri(ledger.storage)).values()}
+
+    with hold(ledger):
+        assert states() == {"RUNNING"}
+    assert states() == {"KILLED"}
+
+
+@pytest.mark.parametrize("uri", ["foo://bar", "http://127.0.0.1:9"])
+def test_a_store_that_does_not_answer_is_refused(ledger, uri):
+    """Exit code 2 and one line that names the store."""
+    done = par("sync", "demo", "--storage", ledger.storage, "--tracking-uri", uri)
+    assert done.exit_code == BAD_INPUT
+    assert f"--tracking-uri {uri}" in done.stderr
+    assert "Traceback" not in done.stderr
