@@ -9,6 +9,7 @@ from benchmarks.harness import Case, Target
 from par.objects import encode
 from par.study.ledger import ConfigRecord, Ledger, SeedResult, Verdict
 from par.study.space import Space, parse_space
+from ray_jobs.lives import Lives, now
 from ray_jobs.proposals import LedgerSearch
 
 SPACE = """
@@ -68,7 +69,9 @@ def filled(storage: Path, space: Space, configurations: int) -> Ledger:
 
 def replayed(ledger: Ledger, space: Space) -> list[float]:
     """Begin as a driver does; count the configurations, results and told trials, and add up what was told."""
-    search = LedgerSearch(ledger, space, lambda record, seed: {})
+    lives = Lives(ledger, space.seed_numbers, lambda config, seed: 0)
+    state = lives.take_over(ledger.read(), now())
+    search = LedgerSearch(lives, space, lambda record, seed: {}, state.configs)
     known = search.standing.configs.values()
     told = [trial.value for study in search.studies.values() for trial in study.study.get_trials(deepcopy=False)]
     results = sum(len(config.results) for config in known)
@@ -76,7 +79,7 @@ def replayed(ledger: Ledger, space: Space) -> list[float]:
 
 
 ATTEMPT = {
-    "node": "worker-17", "pid": 4242, "source": "0" * 16, "start": "2026-01-01T00:00:00+00:00", "resumed_at": None,
+    "node": "worker-17", "pid": 4242, "source": "0" * 16, "start": "2026-01-01T00:00:00+00:00", "resumed_at": 0,
     "micro_batch": 8, "end": "2026-01-01T02:00:00+00:00",
 }  # fmt: skip
 METRICS = {f"metric_{number}": number / 7 for number in range(20)}

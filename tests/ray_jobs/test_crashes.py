@@ -16,7 +16,8 @@ from ray.tune.search import Searcher
 from par.objects import Objects
 from par.study.ledger import FORMAT, Ledger, SeedResult
 from par.study.space import parse_space
-from ray_jobs.proposals import LedgerSearch, shares
+from ray_jobs.proposals import shares
+from tests.ray_jobs.searches import begin_search
 from tests.study.ledgers import CountingStore
 
 SPACE = parse_space(
@@ -82,7 +83,7 @@ class Sweep:
         self.lives: dict[str, Iterator[None]] = {}
         self.running: dict[str, tuple[str, int]] = {}
         try:
-            self.search = LedgerSearch(self.ledger, SPACE, lambda record, seed: {"config": record.id, "seed": seed})
+            self.search = begin_search(self.ledger, SPACE)
         except Killed:
             self.begin()
 

@@ -9,10 +9,10 @@ from ray.tune.search import Searcher
 from par.errors import ConfigError, FailureKind
 from par.study.ledger import Ledger, SeedResult
 from par.study.space import Space, load_space
-from ray_jobs.lives import Lives, now
+from ray_jobs.lives import Lives
 from ray_jobs.proposals import LedgerSearch, shares
 from ray_jobs.recovery import BUDGETS, GiveUp, StartAgain
-from ray_jobs.ticket import Ticket
+from tests.ray_jobs.searches import begin_search
 
 HEAD = "question: Which?\nfixed: {task.name: swap-s3, task.rendering: compact, task.train_depth: 4}\n"
 CONDITIONAL = (
@@ -37,11 +37,7 @@ def make(folder: Path, text: str) -> tuple[Space, Ledger]:
 
 
 def search(space: Space, ledger: Ledger, *kinds: FailureKind) -> LedgerSearch:
-    lives = Lives(ledger, space.seed_numbers, lambda config, seed: 0, kinds)
-    state = lives.take_over(ledger.read(), now())
-    return LedgerSearch(
-        lives, space, lambda record, seed: Ticket.of(ledger, record, seed, gpus=0, cpus=1).to_dict(), state.configs
-    )
+    return begin_search(ledger, space, *kinds)
 
 
 def finish(ledger: Ledger, ticket: dict, score: float) -> None:

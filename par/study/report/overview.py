@@ -108,7 +108,7 @@ def _cell(overview: Overview, config: ConfigState, seed: int) -> Text:
     if stands is Standing.DONE:
         return Text(shown(config.results[seed]) + times)
     text = last_word(config, seed)[0] or stands.value
-    if stands is Standing.RUNNING and (start := attempts[-1].record.get("start")):
+    if stands is Standing.RUNNING and attempts and (start := attempts[-1].record.get("start")):
         text = f"running {age(overview.now, datetime.fromisoformat(start))}"
     return Text(text + times, style=_STYLES[stands])
 
