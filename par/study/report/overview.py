@@ -107,9 +107,9 @@ def _cell(overview: Overview, config: ConfigState, seed: int) -> Text:
     times = f" ×{len(attempts)}" if len(attempts) > 1 else ""
     if stands is Standing.DONE:
         return Text(shown(config.results[seed]) + times)
-    text = last_word(config, seed)[0] or stands.value
-    if stands is Standing.RUNNING and attempts and (start := attempts[-1].record.get("start")):
-        text = f"running {age(overview.now, datetime.fromisoformat(start))}"
+    text, record = last_word(config, seed)[0] or stands.value, attempts[-1].record if attempts else {}
+    if stands is Standing.RUNNING and "start" in record:
+        text = f"running {age(overview.now, datetime.fromisoformat(record['start']))}"
     return Text(text + times, style=_STYLES[stands])
 
 
