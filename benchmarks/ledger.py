@@ -1,6 +1,7 @@
 """A driver takes up a large sweep: it reads every object of the ledger and replays the configurations into Optuna."""
 
 import atexit
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -95,5 +96,5 @@ def _proposal(space: Space, number: int) -> ConfigRecord:
     return replace(ConfigRecord.of(run, number=number, suggested=suggested), id=f"{number:08x}")
 
 
-def _write(path: Path, record: dict[str, object]) -> None:
+def _write(path: Path, record: Mapping[str, object]) -> None:
     path.write_bytes(encode(path.name, record))
