@@ -26,6 +26,11 @@ seeds: 10
 """
 PARTS = 4
 """How many times as large the large sweep is."""
+ATTEMPT = {
+    "node": "worker-17", "pid": 4242, "source": "0" * 16, "start": "2026-01-01T00:00:00+00:00", "resumed_at": None,
+    "micro_batch": 8, "end": "2026-01-01T02:00:00+00:00",
+}  # fmt: skip
+METRICS = {f"metric_{number}": number / 7 for number in range(20)}
 
 
 def case() -> Case:
@@ -74,13 +79,6 @@ def replayed(ledger: Ledger, space: Space) -> list[float]:
     told = [trial.value for study in search.studies.values() for trial in study.study.get_trials(deepcopy=False)]
     results = sum(len(config.results) for config in known)
     return [float(len(known)), float(results), float(len(told)), float(sum(score or 0.0 for score in told))]
-
-
-ATTEMPT = {
-    "node": "worker-17", "pid": 4242, "source": "0" * 16, "start": "2026-01-01T00:00:00+00:00", "resumed_at": None,
-    "micro_batch": 8, "end": "2026-01-01T02:00:00+00:00",
-}  # fmt: skip
-METRICS = {f"metric_{number}": number / 7 for number in range(20)}
 
 
 def _proposal(space: Space, number: int) -> ConfigRecord:
