@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import core_iteration, evaluation, thresholds, train_step
+from benchmarks import core_iteration, evaluation, ledger, thresholds, train_step
 from benchmarks.harness import TOLERANCE, Case, Result, Spread, Target, disagreement, store, take_times
 from benchmarks.machine import Hardware, provenance
 from par.training.parallel import device_of_this_worker
@@ -22,6 +22,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "evaluation": evaluation.case,
     "core_iteration": core_iteration.case,
     "thresholds": thresholds.case,
+    "ledger": ledger.case,
 }
 RESULTS = Path(__file__).parent / "results"
 THREADS = 1

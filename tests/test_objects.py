@@ -19,8 +19,8 @@ BULK = 6_000_000
 """Bytes that a store takes in several parts, and a disk in several writes."""
 
 
-class Interrupted(Exception):
-    """What a handler of signals raises."""
+class Interrupted(BaseException):
+    """What a handler of signals raises, like KeyboardInterrupt and SystemExit."""
 
 
 @pytest.fixture
