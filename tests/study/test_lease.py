@@ -11,7 +11,6 @@ import pytest
 
 from par.errors import LedgerError
 from par.objects import encode
-from par.study import lease as leases_module
 from par.study.lease import STALE_AFTER_S, Lease, LeaseRecord, break_lease, hold, holder, leases, take
 from par.study.ledger import Ledger
 
@@ -256,5 +255,5 @@ def test_a_user_without_a_name_has_a_number(monkeypatch):
     def nameless() -> str:
         raise KeyError("uid not found")
 
-    monkeypatch.setattr(leases_module.getpass, "getuser", nameless)
+    monkeypatch.setattr("getpass.getuser", nameless)
     assert LeaseRecord.of_this_process(Clock()(), code="").user == str(os.getuid())
