@@ -1,6 +1,7 @@
 """A driver takes up a large sweep: it reads every object of the ledger and replays the configurations into Optuna."""
 
 import atexit
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +27,11 @@ seeds: 10
 """
 PARTS = 4
 """How many times as large the large sweep is."""
+ATTEMPT = {
+    "node": "worker-17", "pid": 4242, "source": "0" * 16, "start": "2026-01-01T00:00:00+00:00", "resumed_at": 0,
+    "micro_batch": 8, "end": "2026-01-01T02:00:00+00:00",
+}  # fmt: skip
+METRICS = {f"metric_{number}": number / 7 for number in range(20)}
 
 
 def case() -> Case:
@@ -78,13 +84,6 @@ def replayed(ledger: Ledger, space: Space) -> list[float]:
     return [float(len(known)), float(results), float(len(told)), float(sum(score or 0.0 for score in told))]
 
 
-ATTEMPT = {
-    "node": "worker-17", "pid": 4242, "source": "0" * 16, "start": "2026-01-01T00:00:00+00:00", "resumed_at": 0,
-    "micro_batch": 8, "end": "2026-01-01T02:00:00+00:00",
-}  # fmt: skip
-METRICS = {f"metric_{number}": number / 7 for number in range(20)}
-
-
 def _proposal(space: Space, number: int) -> ConfigRecord:
     """A proposal with values of its own; its id is its number."""
     stretched = number % 2 == 0
@@ -98,5 +97,5 @@ def _proposal(space: Space, number: int) -> ConfigRecord:
     return replace(ConfigRecord.of(run, number=number, suggested=suggested), id=f"{number:08x}")
 
 
-def _write(path: Path, record: dict[str, object]) -> None:
+def _write(path: Path, record: Mapping[str, object]) -> None:
     path.write_bytes(encode(path.name, record))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
 from time import monotonic
 from typing import Any
 
@@ -169,6 +170,7 @@ class Driver:
         os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
         os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
         os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
+        sessions = self.ledger.objects.below("tune")
         done, self.total = sum(plan.done for plan in todo), sum(plan.seeds for plan in todo)
         progress = Progress(
             self.ledger, self.projection, self.console, done=done, total=self.total, settle=self.search.settle
@@ -185,7 +187,8 @@ class Driver:
             ),
             run_config=tune.RunConfig(
                 name=f"{datetime.now():%Y%m%d-%H%M%S}",
-                storage_path=f"{self.ledger.storage}/{self.ledger.name}/tune",
+                storage_path=sessions.root,
+                storage_filesystem=sessions.filesystem,
                 callbacks=[progress, StopCallback(self.stopping, self._look, self._stop)],
                 stop=GraceOver(self.stopping, self.options.grace_s),
                 failure_config=tune.FailureConfig(max_failures=0),
@@ -224,7 +227,8 @@ class Driver:
     def _show(self, state: SweepState) -> None:
         """The table, the plot, and where to look further."""
         self.console.print(results_table(state, self.space.seeds))
-        plot = accuracy_by_depth(self.ledger, Path(self.ledger.storage) / self.ledger.name / "accuracy_by_depth.png")
+        folder = Path(self.ledger.objects.root if self.ledger.objects.is_local else mkdtemp())
+        plot = accuracy_by_depth(self.ledger, folder / "accuracy_by_depth.png")
         self.projection.log_file(plot)
         self.console.print(f"Accuracy by depth, a line per seed: {plot}", soft_wrap=True)
         self.console.print(f"Compare the seeds in MLflow: {self._ui()}", soft_wrap=True)

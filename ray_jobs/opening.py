@@ -2,19 +2,19 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from par.errors import ConfigError
+from par.objects import Objects, public
 from par.study.ledger import Ledger, plain_name, sweeps
-from par.study.space import Space, load_space, parse_space
+from par.study.recorded import MAY_GROW, recorded_space, want
+from par.study.space import Space, load_space
 from ray_jobs.terminal import out
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESERVED = ("mlflow.db", "artifacts")
 """Names that MLflow's files have in a storage."""
-MAY_GROW = ("configurations", "seeds")
-"""What a sweep may have more of when it goes on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,11 +32,24 @@ def default_storage() -> str:
     return str(REPOSITORY / "results")
 
 
-def folder_of(storage: str | None) -> str:
-    """The absolute path of a storage. Raises ConfigError for an object store, where checkpoints cannot lie yet."""
+def storage_of(storage: str | None, tracking_uri: str | None = None) -> str:
+    """The absolute path, or the URI, of a storage. Raises ConfigError if it cannot be used.
+
+    An object store has no MLflow store beside the sweeps, so that it needs a ``tracking_uri``.
+    """
     storage = storage or default_storage()
-    if "://" in storage:
-        raise ConfigError(f"--storage {storage} is no folder: give a path that every node sees")
+    if "://" not in storage:
+        return _folder(storage)
+    if tracking_uri is None:
+        raise ConfigError(f"--storage {public(storage)} has no MLflow store beside it: give --tracking-uri")
+    try:
+        Objects.at(storage).walk(recursive=False)
+    except OSError as fault:
+        raise ConfigError(f"--storage {public(storage)} does not answer: {fault}") from None
+    return storage
+
+
+def _folder(storage: str) -> str:
     folder = Path(storage).expanduser().resolve()
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
@@ -46,13 +59,14 @@ def folder_of(storage: str | None) -> str:
 
 def new_sweep(space: Path | None, name: str | None, storage: str, totals: Totals, *, dry_run: bool) -> Space:
     """The space of a sweep that does not exist yet. Raises ParError for anything that cannot be run."""
-    chosen = _with_totals(load_space(space or REPOSITORY / "search_spaces" / "smoke.yaml"), totals)
+    chosen = _with_totals(None, load_space(space or REPOSITORY / "search_spaces" / "smoke.yaml"), totals)
     wanted = name or chosen.name
     plain_name("sweep", wanted)
     if wanted in RESERVED:
         raise ConfigError(f"sweep {wanted}: MLflow's files have that name, give another --name")
     if not dry_run and wanted in sweeps(storage):
-        raise ConfigError(f"sweep {wanted} exists in {storage}: go on with --resume {wanted}, or give another --name")
+        place = public(storage)
+        raise ConfigError(f"sweep {wanted} exists in {place}: go on with --resume {wanted}, or give another --name")
     return chosen
 
 
@@ -67,9 +81,12 @@ def begin(space: Space, name: str | None, storage: str) -> Ledger:
         **provenance(),
     }
     try:
-        return Ledger.create(storage, name or space.name, record)
+        ledger = Ledger.create(storage, name or space.name, record)
+        if recorded_space(ledger) != space:
+            want(ledger, space)
     except OSError as fault:
-        raise ConfigError(f"--storage {storage} cannot be written: {fault}") from None
+        raise ConfigError(f"--storage {public(storage)} cannot be written: {fault}") from None
+    return ledger
 
 
 def resumed_sweep(
@@ -87,36 +104,33 @@ def resumed_sweep(
         out.print(
             f"The code differs from that which sweep {name} began with; each attempt records its own.", style="yellow"
         )
-    recorded = _recorded(ledger)
+    recorded = recorded_space(ledger)
     chosen = recorded if space is None else _grown(name, recorded, load_space(space))
-    chosen = _with_totals(chosen, totals)
+    chosen = _with_totals(recorded, chosen, totals)
     if chosen.meaning() != recorded.meaning() and not dry_run:
-        ledger.want({"space": chosen.text, "configurations": chosen.configurations, "seeds": chosen.seeds})
+        want(ledger, chosen)
     return chosen, ledger
 
 
-def _recorded(ledger: Ledger) -> Space:
-    """The space as the sweep began with it, or as it was last made larger."""
-    wanted = ledger.wanted()
-    space = parse_space(wanted.get("space", ledger.sweep["space"]), Path(ledger.sweep["space_path"]))
-    totals = {key: wanted[key] for key in MAY_GROW if key in wanted}
-    return replace(space, **totals)
-
-
-def _with_totals(space: Space, totals: Totals) -> Space:
-    """The space with other totals. Raises ConfigError where they cannot be had."""
+def _with_totals(before: Space | None, space: Space, totals: Totals) -> Space:
+    """The space with other totals. Raises ConfigError where they cannot be had, or are below those of ``before``."""
     if totals.configurations is not None and space.sampler == "grid":
         raise ConfigError(
             f"--configurations {totals.configurations}: a grid and variants have {space.configurations}: leave it out"
         )
-    asked = {"configurations": totals.configurations, "seeds": totals.seeds}
+    asked = {key: value for key, value in asdict(totals).items() if value is not None}
     for key, value in asked.items():
-        if value is not None and value < getattr(space, key):
+        if before is not None and value < getattr(before, key):
             raise ConfigError(
-                f"--{key} {value}: there are {getattr(space, key)} in total, and nothing is taken away: give a larger "
+                f"--{key} {value}: there are {getattr(before, key)} in total, and nothing is taken away: give a larger "
                 "number, or leave it out"
             )
-    return replace(space, **{key: value for key, value in asked.items() if value is not None})
+    if asked.get("configurations", len(space.backbones)) < len(space.backbones):
+        raise ConfigError(
+            f"--configurations {totals.configurations} leaves some of the {len(space.backbones)} backbones without "
+            "one: raise it"
+        )
+    return replace(space, **asked)
 
 
 def _grown(name: str, recorded: Space, given: Space) -> Space:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from par.config import RunConfig
 from par.errors import FailureKind
-from par.study.records import Attempt
+from par.study.records import Attempt, ConfigState
 
 WITHOUT_LIMIT = (FailureKind.STOPPED, FailureKind.PREEMPTED, FailureKind.NODE_LOST)
 """Nothing that the run did: they never use up a budget."""
@@ -67,6 +67,13 @@ def decide(attempts: Sequence[Attempt]) -> StartAgain | GiveUp:
         return StartAgain(f"{kind}: start {used} of {allowed} again from step {last.saved_step}")
     again = f" after {used} attempts from step {last.saved_step}" if allowed else ""
     return GiveUp(f"{kind}{again}: {ADVICE[kind]}", kind)
+
+
+def fates(config: ConfigState) -> list[GiveUp]:
+    """The seeds of a configuration that are given up, of those that have begun."""
+    open_seeds = [lived.attempts for lived in config.seeds.values() if lived.result is None]
+    decisions = [decide(attempts) for attempts in open_seeds if attempts and attempts[-1].ended]
+    return [decision for decision in decisions if isinstance(decision, GiveUp)]
 
 
 def _in_vain(attempts: Sequence[Attempt], kind: FailureKind) -> int:

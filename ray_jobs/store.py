@@ -16,6 +16,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from par.errors import ConfigError
+from par.objects import public
 from par.study.ledger import Ledger
 
 EXPERIMENT = "par"
@@ -41,7 +42,7 @@ def default_uri(storage: str | Path) -> str:
 def sync_command(ledger: Ledger, uri: str) -> str:
     """What a person types to bring this store to the ledger's state."""
     place = "" if uri == default_uri(ledger.storage) else f" --tracking-uri {uri}"
-    return f"par sync {ledger.name} --storage {ledger.storage}{place}"
+    return f"par sync {ledger.name} --storage {public(ledger.storage)}{place}"
 
 
 def open_store(uri: str) -> Store:

@@ -16,7 +16,7 @@ import typer
 
 from par.errors import ConfigError
 from ray_jobs import options as o
-from ray_jobs.opening import Totals, begin, folder_of, new_sweep, resumed_sweep
+from ray_jobs.opening import Totals, begin, new_sweep, resumed_sweep, storage_of
 from ray_jobs.terminal import out, refusing
 from ray_jobs.ticket import HANG_AFTER_S
 
@@ -56,7 +56,7 @@ def sweep(
     Exit code: 0 when every seed has a result, 1 when some have none yet, 2 for bad input, 143 or 130 after a signal.
     """
     with refusing():
-        home = folder_of(storage)
+        home = storage_of(storage, tracking_uri)
         totals = Totals(configurations=configurations, seeds=seeds)
         if resume is None:
             chosen, ledger = new_sweep(space, name, home, totals, dry_run=dry_run), None

@@ -95,6 +95,7 @@ def _run_workers(ticket: Ticket) -> None:
     from ray.train.torch import TorchConfig, TorchTrainer
     from ray.tune.integration.ray_train import TuneReportCallback
 
+    sessions = ticket.ledger().objects.below("train")
     on_gpu = ticket.gpus_per_worker > 0
     resources = {"CPU": ticket.cpus_per_worker} | ({"GPU": ticket.gpus_per_worker} if on_gpu else {})
     TorchTrainer(
@@ -106,7 +107,8 @@ def _run_workers(ticket: Ticket) -> None:
         ),
         run_config=train.RunConfig(
             name=ticket.run_name,
-            storage_path=f"{ticket.storage}/{ticket.sweep}/train",
+            storage_path=sessions.root,
+            storage_filesystem=sessions.filesystem,
             callbacks=[TuneReportCallback()],
             failure_config=train.FailureConfig(max_failures=0, max_preemption_failures=0),  # the driver decides
         ),

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.disks import mounted
 from tests.servers import object_store
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -29,3 +30,12 @@ def new_storage(request, tmp_path_factory):
         return lambda: str(tmp_path_factory.mktemp("storage"))
     uri, numbers = request.getfixturevalue("s3"), count()
     return lambda: uri.format(f"storage-{next(numbers)}")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 2 MiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    with mounted(place, "2m"):
+        yield place

@@ -11,15 +11,16 @@ from itertools import count
 
 import pytest
 
-from par.errors import LedgerError
+from par.errors import DiskFullError, LedgerError
 from par.objects import Objects, public
+from tests.disks import fill
 
 BULK = 6_000_000
 """Bytes that a store takes in several parts, and a disk in several writes."""
 
 
-class Interrupted(Exception):
-    """What a handler of signals raises."""
+class Interrupted(BaseException):
+    """What a handler of signals raises, like KeyboardInterrupt and SystemExit."""
 
 
 @pytest.fixture
@@ -185,3 +186,14 @@ def test_a_disk_without_hard_links_creates_objects_too(tmp_path, monkeypatch):
     objects = Objects.at(tmp_path)
     assert [objects.create("a.json", b"1"), objects.create("a.json", b"2")] == [True, False]
     assert objects.sizes() == {"a.json": 1}
+
+
+def test_a_full_disk_has_an_error_of_its_own(small_disk):
+    """An object that does not fit leaves the one before it, and no draft; the message names folder and remedy."""
+    objects = Objects.at(small_disk)
+    objects.put("a", b"before")
+    fill(small_disk, 4096)
+    with pytest.raises(DiskFullError, match=rf"no space left in {small_disk}: \d+ bytes free.*par gc"):
+        objects.put("a", bytes(100_000))
+    assert objects.get("a") == b"before"
+    assert set(objects.sizes()) == {"a", "filler"}

@@ -98,12 +98,11 @@ class Ledger:
     def create(cls, storage: str | Path, sweep: str, record: Mapping[str, Any]) -> Self:
         """Begin a sweep. Raises LedgerError if it exists or its name is not a plain folder name."""
         objects = Objects.at(storage).below(plain_name("sweep", sweep))
-        if objects.exists("sweep.json"):
+        data = encode("sweep.json", {**record, "format": FORMAT})
+        if not objects.create("sweep.json", data):
             raise LedgerError(
                 f"sweep {sweep} exists in {public(storage)}: go on with `--resume {sweep}`, or name another"
             )
-        data = encode("sweep.json", {**record, "format": FORMAT})
-        objects.put("sweep.json", data)
         return cls(str(storage), sweep, decode("sweep.json", data), objects)
 
     @classmethod

@@ -13,6 +13,8 @@ from par.objects import Objects
 from par.study.lease import hold
 from par.study.ledger import Ledger
 from par.training.commits import STATE, committed, surplus, tidy, wanted
+from ray_jobs import options as o
+from ray_jobs.opening import default_storage
 from ray_jobs.terminal import bytes_text, out, refusing
 
 PARTIAL, REPLACED, FINISHED = "partial checkpoints", "replaced checkpoints", "training state of finished seeds"
@@ -40,7 +42,7 @@ class Seed(NamedTuple):
 
 def gc(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the sweep.")],
-    storage: Annotated[str, typer.Option(help="Folder or URI of all sweeps.")] = "results",
+    storage: o.Storage = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed; remove nothing.")] = False,
 ) -> None:
     """Remove what a sweep no longer needs, and say how many bytes that frees.
@@ -54,7 +56,7 @@ def gc(
     Exit code: 0, or 2 if there is no such sweep, or if it is driven now: gc holds its lease meanwhile.
     """
     with refusing():
-        ledger = Ledger.open(storage, name)
+        ledger = Ledger.open(storage or default_storage(), name)
         with nullcontext() if dry_run else hold(ledger):
             idle, running = _seeds(ledger)
             found = [*_of_seeds(idle), *_drafts(ledger), *([] if running else _sessions(ledger))]

@@ -1,11 +1,15 @@
 """`par status`: how sweeps stand, from their ledgers alone."""
 
+from collections import Counter
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from par.objects import public
+from ray_jobs import options as o
+from ray_jobs.opening import default_storage
+from ray_jobs.recovery import fates
 from ray_jobs.terminal import out, refusing
 
 if TYPE_CHECKING:
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
 
 def status(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="The sweep; all of them by default.")] = None,
-    storage: Annotated[str, typer.Option(help="Folder of all sweeps.")] = "results",
+    storage: o.Storage = None,
 ) -> None:
     """Show how the sweeps of a storage stand, or one of them seed by seed; it may be running.
 
@@ -25,6 +29,7 @@ def status(
     from par.study.report.overview import sweep_tables
 
     with refusing():
+        storage = storage or default_storage()
         if name is None:
             _show_all(storage)
         else:
@@ -46,7 +51,7 @@ def _show_all(storage: str) -> None:
             readable.append(_overview(storage, name))
         except ParError as fault:
             faults.append(f"{name}: {fault}")
-    out.print(sweeps_table(readable) if readable or faults else f"no sweep in {storage}")
+    out.print(sweeps_table(readable) if readable or faults else f"no sweep in {public(storage)}")
     for fault in faults:
         out.print(fault, style="red", markup=False, soft_wrap=True)
 
@@ -54,12 +59,12 @@ def _show_all(storage: str) -> None:
 def _overview(storage: str, name: str) -> "Overview":
     from par.study.lease import holder
     from par.study.ledger import Ledger
+    from par.study.recorded import recorded_space
     from par.study.report.overview import Overview
-    from par.study.space import parse_space
 
     ledger = Ledger.open(storage, name)
-    space = parse_space(ledger.sweep["space"], Path(ledger.sweep["space_path"]))
-    return Overview(name=name, space=space, driver=holder(ledger), state=ledger.read(), now=datetime.now(UTC))
+    space, driver, now = recorded_space(ledger), holder(ledger), datetime.now(UTC)
+    return Overview(name=name, space=space, driver=driver, state=ledger.read(), now=now)
 
 
 def _next_step(overview: "Overview", storage: str) -> str:
@@ -70,4 +75,9 @@ def _next_step(overview: "Overview", storage: str) -> str:
     if overview.driver is not None:
         who = overview.driver
         return f"{who.user} drives it on {who.host}, pid {who.pid}, since {who.since}."
-    return f"Nobody drives it: go on with python ray_jobs/sweep.py --resume {overview.name} --storage {storage}"
+    command = f"par resume {overview.name} --storage {public(storage)}"
+    given_up = Counter(fate.kind for config in overview.state.configs for fate in fates(config))
+    if not given_up:
+        return f"Nobody drives it: go on with {command}"
+    counted = ", ".join(f"{kind} {count}" for kind, count in given_up.items())
+    return f"Nobody drives it: go on with {command}; with --failed also with the seeds that were given up ({counted})"

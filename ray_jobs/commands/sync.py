@@ -1,11 +1,12 @@
 """`par sync`: MLflow from the ledger, at any time."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from par.errors import ConfigError
+from ray_jobs import options as o
+from ray_jobs.opening import storage_of
 from ray_jobs.terminal import out, refusing
 
 if TYPE_CHECKING:
@@ -19,11 +20,8 @@ TRIES = 3
 
 def sync(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The sweep.")],
-    storage: Annotated[str, typer.Option(help="Folder of all sweeps.")] = "results",
-    tracking_uri: Annotated[
-        str | None,
-        typer.Option(help="MLflow server or store.", envvar="MLFLOW_TRACKING_URI", show_default="STORAGE/mlflow.db"),
-    ] = None,
+    storage: o.Storage = None,
+    tracking_uri: o.TrackingUri = None,
 ) -> None:
     """Write to MLflow what it lacks of a sweep, from the ledger alone: all of it where the store is empty.
 
@@ -36,9 +34,7 @@ def sync(
     from par.study.ledger import Ledger
 
     with refusing():
-        ledger = Ledger.open(storage, name)
-        if tracking_uri is None and "://" in storage:
-            raise ConfigError(f"--storage {storage} has no MLflow store beside it: give --tracking-uri")
+        ledger = Ledger.open(storage_of(storage, tracking_uri), name)
         projection = synced(ledger, tracking_uri)
     changes = projection.runs.written
     what = f"{changes} change{'s' * (changes != 1)} written" if changes else "nothing to do"
@@ -50,11 +46,11 @@ def synced(ledger: "Ledger", tracking_uri: str | None = None) -> "Projection":
     from mlflow.exceptions import MlflowException
 
     from par.study.lease import holder
-    from par.study.space import parse_space
+    from par.study.recorded import recorded_space
     from ray_jobs.store import default_uri, open_store
     from ray_jobs.tracking import Projection
 
-    space = parse_space(ledger.sweep["space"], Path(ledger.sweep["space_path"]))
+    space = recorded_space(ledger)
     uri = tracking_uri or default_uri(ledger.storage)
     fault: Exception | None = None
     for _ in range(TRIES):

@@ -244,7 +244,7 @@ def test_failed_seeds_count_as_zero(tmp_path):
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_rebuilt_sampler_repeats_no_suggestion(tmp_path, sampler):
-    """A seeded sampler that is rebuilt goes on with new suggestions."""
+    """A seeded sampler that is rebuilt goes on with new suggestions (R10)."""
     space, ledger = make(tmp_path, RATES + f"configurations: 12\nseeds: 1\nsampler: {sampler}\n")
     while run_to_end(search(space, ledger), ledger, at_most=2):
         pass

@@ -135,7 +135,9 @@ def test_dry_run_creates_nothing(tmp_path):
     ("arguments", "message"),
     [
         (["--storage", "{there}/file"], "is no folder that can be written"),
-        (["--storage", "s3://bucket/par"], "is no folder"),
+        (["--storage", "s3://bucket/par"], "give --tracking-uri"),
+        (["--storage", "{there}", "--kinds", "HANG"], "needs --failed"),
+        (["--storage", "{there}", "--configurations", "3"], "have 2: leave it out"),
         (["--storage", "{there}", "--name", "ünïcode name"], "must be a plain name"),
         (["--storage", "{there}", "--name", "mlflow.db"], "give another --name"),
         (["--storage", "{there}", "--resume", "nothing"], "no sweep nothing"),
@@ -212,24 +214,123 @@ def test_killed_driver_resumes(tmp_path):
     assert after == results(tmp_path, "whole")
 
 
-def test_failed_seed_leaves_the_others_alone(finished, tmp_path):
-    """A seed that fails shows its reason, without a traceback, and the exit code is 1; resumed, it alone runs again."""
-    storage = Path(shutil.copytree(finished[0], tmp_path / "copy"))
+def without_result(finished: Path, folder: Path) -> tuple[Path, Path, str]:
+    """A copy of a finished sweep in which one seed has no result and a checkpoint of another run; its manifest."""
+    storage = Path(shutil.copytree(finished, folder / "copy"))
     seed = sorted((storage / "tiny" / "configs").glob("*/seed-1"))[0]
     (seed / "result.json").unlink()
     (seed.parent / "verdict.json").unlink()
-    manifest = max(seed.glob("checkpoints/*/COMMIT.json"))
-    right = manifest.read_text()
+    manifest = next(seed.glob("checkpoints/*/COMMIT.json"))
+    return storage, manifest, manifest.read_text()
+
+
+def test_failed_seed_leaves_the_others_alone(finished, tmp_path):
+    """A seed that fails shows its reason, without a traceback, and the exit code is 1; it waits for --failed, and then
+    it alone runs again (R11 R15 R16)."""
+    storage, manifest, right = without_result(finished[0], tmp_path)
     manifest.write_text(right.replace('"seed": 1', '"seed": 99'))
     code, output = sweep("--resume", "tiny", "--storage", str(storage))
     assert code == 1
     assert "use another folder" in output
     assert "Traceback" not in output
+    assert "par resume tiny --failed" in output
     assert len(results(storage, "tiny")) == CONFIGURATIONS * SEEDS - 1
     manifest.write_text(right)
+    lives = attempts(storage, "tiny")
+    for more in ((), ("--failed", "--kinds", "HANG,OOM_HOST")):
+        assert sweep("--resume", "tiny", "--storage", str(storage), *more)[0] == 1
+    assert attempts(storage, "tiny") == lives
+    code, output = sweep("--resume", "tiny", "--storage", str(storage), "--failed", "--kinds", "DATA")
+    assert code == 0, output
+    assert results(storage, "tiny") == results(finished[0], "tiny")
+    assert len(attempts(storage, "tiny")) == len(lives) + 1
+
+
+def test_nothing_of_tunes_is_needed_to_go_on(finished, tmp_path):
+    """Without the files that Tune and Train left, which code of another version could not read, a sweep goes on from
+    JSON alone, and each attempt says which code it ran (R5 R6)."""
+    storage, manifest, _ = without_result(finished[0], tmp_path)
+    shutil.rmtree(manifest.parent.parent)
+    shutil.rmtree(storage / "tiny" / "tune")
     code, output = sweep("--resume", "tiny", "--storage", str(storage))
     assert code == 0, output
     assert results(storage, "tiny") == results(finished[0], "tiny")
+    assert all(len(attempt["source"]) == 16 for attempt in attempts(storage, "tiny").values())
+
+
+def test_a_sweep_that_stopped_at_its_first_failure_goes_on(finished, tmp_path):
+    """With --max-failed-share 0 the first seed that is given up ends the sweep; what was not begun runs later (R7)."""
+    storage, manifest, right = without_result(finished[0], tmp_path)
+    last = sorted((storage / "tiny" / "configs").glob("*/seed-1"))[1]
+    shutil.rmtree(last)
+    (last.parent / "verdict.json").unlink()
+    manifest.write_text(right.replace('"seed": 1', '"seed": 99'))
+    resume = ("--resume", "tiny", "--storage", str(storage), "--max-concurrent", "1")
+    code, output = sweep(*resume, "--max-failed-share", "0")
+    assert code == 1
+    assert "--max-failed-share allows no more" in output
+    manifest.write_text(right)
+    code, output = sweep(*resume, "--failed")
+    assert code == 0, output
+    assert results(storage, "tiny") == results(finished[0], "tiny")
+
+
+def test_a_budget_counts_what_was_used(tmp_path):
+    """A sweep whose device-hours are used up has its seeds save and leave; with more it goes on where it was (R9)."""
+    space = write_space(tmp_path / "tiny.yaml", steps=400, seeds=1)
+    place = ("--storage", str(tmp_path))
+    code, output = sweep("--space", str(space), *place, "--device-hours", "0.001")
+    assert code == 1
+    assert "BUDGET" in output
+    lives = attempts(tmp_path, "tiny")
+    assert {attempt["failure"] for attempt in lives.values()} == {"STOPPED"}
+    assert {attempt["message"].split(":")[0] for attempt in lives.values()} == {"BUDGET"}
+    assert max(attempt["saved_step"] for attempt in lives.values()) > 0
+    before = time.monotonic()
+    code, output = sweep("--resume", "tiny", *place, "--device-hours", "0.001")
+    assert code == 1
+    assert len(results(tmp_path, "tiny")) == 0
+    assert time.monotonic() - before < 120
+    code, output = sweep("--resume", "tiny", *place)
+    assert code == 0, output
+    again = [attempt for attempt in attempts(tmp_path, "tiny").values() if attempt["resumed_at"]]
+    assert again
+
+
+def test_a_second_driver_is_refused(tmp_path):
+    """While a driver lives another one ends with exit code 2 and says who drives; the first goes on (R13)."""
+    space = write_space(tmp_path / "tiny.yaml", steps=150, seeds=1)
+    first = start("--space", str(space), "--storage", str(tmp_path))
+    wait_until(committed(tmp_path, "tiny", 10), first)
+    code, output = sweep("--resume", "tiny", "--storage", str(tmp_path))
+    assert code == 2
+    assert "is driven by" in output
+    assert f"pid {first.pid}" in output
+    output, _ = first.communicate(timeout=240)
+    assert first.returncode == 0, output
+    assert len(attempts(tmp_path, "tiny")) == 2
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_stopped_sweep_saves_and_goes_on(tmp_path, number, code):
+    """On a signal the trials save the step that they are at and leave, MLflow says KILLED, and the exit code tells the
+    signal; resumed, the sweep ends as if it had never been stopped (M3)."""
+    space = write_space(tmp_path / "tiny.yaml", steps=150, seeds=1)
+    process = start("--space", str(space), "--storage", str(tmp_path))
+    wait_until(committed(tmp_path, "tiny", 10), process)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == code, output
+    assert "go on with --resume tiny" in output
+    lives = attempts(tmp_path, "tiny").values()
+    assert {(attempt["failure"], attempt["message"]) for attempt in lives} == {("STOPPED", number.name)}
+    assert "RUNNING" not in {run.info.status for run in runs(tmp_path)}
+    resumed, output = sweep("--resume", "tiny", "--storage", str(tmp_path))
+    assert resumed == 0, output
+    assert {attempt["resumed_at"] for attempt in attempts(tmp_path, "tiny").values()} >= {
+        attempt["saved_step"] for attempt in lives
+    }
+    assert len(runs(tmp_path)) == 1 + CONFIGURATIONS + CONFIGURATIONS
 
 
 def history(storage, name: str) -> dict[str, list]:

@@ -61,7 +61,7 @@ def second_half(rank: int, run: RunConfig, folder: Path | str, out: Path) -> Non
 
 @pytest.mark.dist
 def test_resume_on_another_number_of_workers(tmp_path):
-    """One worker goes on where two stopped, and two where one stopped, as if the number had never changed."""
+    """One worker goes on where two stopped, and two where one stopped, as if the number had never changed (T5)."""
     slow = {"train__steps": STEPS, "optim__lr": 1e-3, "optim__adapter_lr": 1e-3}
     one, two = tiny_run(**slow), tiny_run(**slow, train__workers=2)
     whole = train_to_end(one, tmp_path / "whole")

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from par.training import checkpoint, commits
 from par.training.commits import MANIFEST, STATE, WEIGHTS
 from par.training.loop import Trainer
 from par.training.parallel import data_mesh
+from tests.disks import fill
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -214,25 +214,6 @@ def tidied_until(patch, folder: Objects, operations: int, *, done: bool) -> bool
     except Killed:
         return False
     return True
-
-
-@pytest.fixture
-def small_disk(tmp_path) -> Iterator[Path]:
-    """A disk of 2 MiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    options = ["-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
-    if not shutil.which("mount") or subprocess.run(["mount", *options], capture_output=True, check=False).returncode:
-        pytest.skip("mounting a tmpfs is refused here")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-def fill(disk: Path, leaving: int) -> Path:
-    """Write a file that leaves so many bytes of a disk."""
-    filler = disk / "filler"
-    filler.write_bytes(bytes(shutil.disk_usage(disk).free - leaving))
-    return filler
 
 
 @pytest.mark.parametrize("leaving", [0, 8192, 65536, 200_000])

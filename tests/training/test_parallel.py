@@ -86,7 +86,7 @@ def two_workers(tmp_path_factory):
 @pytest.mark.dist
 @pytest.mark.parametrize("case", CASES)
 def test_sharded_equals_single(two_workers, case):
-    """Two workers have the loss, the gradients and, after training, the parameters of one.
+    """Two workers have the loss, the gradients and, after training, the parameters of one (T2 T17).
 
     Muon orthogonalises in bfloat16, whose rounding depends on how a sum is cut: its updates agree to that precision.
     """
