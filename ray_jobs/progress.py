@@ -102,7 +102,8 @@ class Progress(Callback):
 
     def _print(self, ticket: Ticket, message: str) -> None:
         name = config_name(self._record(ticket))
-        self.console.print(f"{datetime.now():%H:%M:%S}  {name}·seed{ticket.seed}  {message}", highlight=False)
+        line = f"{datetime.now():%H:%M:%S}  {name}·seed{ticket.seed}  {message}"
+        self.console.print(line, highlight=False, markup=False)  # a message may hold anything, brackets included
 
 
 def _error(trial: Trial) -> BaseException:
