@@ -36,10 +36,15 @@ class Lives:
     """What all attempts that have ended took."""
 
     def end_open(self, state: SweepState, end: str) -> SweepState:
-        """End the attempts that nobody runs any more, as of ``end`` in ISO format; returns the state as it is then."""
+        """End the attempts that nobody runs any more, as of ``end`` in ISO format; returns the state as it is then.
+
+        One that began later, after the last sign of life of its driver, ends as it begins.
+        """
         for config, seed, lived in _unfinished(state):
             if lived.attempts and not lived.attempts[-1].ended:
-                self._end(config.id, seed, lived.attempts[-1], FailureKind.STOPPED, "its driver ended", end)
+                last = lived.attempts[-1]
+                ended = max(end, last.record.get("start", end))
+                self._end(config.id, seed, last, FailureKind.STOPPED, "its driver ended", ended)
         return self.ledger.read()
 
     def take_over(self, state: SweepState, last_seen: str) -> SweepState:

@@ -178,6 +178,18 @@ def test_the_attempts_of_a_driver_that_died_are_ended_by_the_next(tmp_path):
     assert (ticket["config"], ticket["seed"]) in run_to_end(search(space, ledger), ledger)
 
 
+def test_an_attempt_that_outlived_its_drivers_last_sign_takes_no_negative_time(tmp_path):
+    """An attempt that began after the last sign of life of its driver ends as it began: no negative time."""
+    space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 1\n")
+    ticket = search(space, ledger).suggest("lost")["ticket"]
+    start = "2026-01-01T00:00:10.000+00:00"
+    ledger.begin_attempt(ticket["config"], ticket["seed"], {"start": start, "devices": 2})
+    lives = Lives(ledger, space.seed_numbers, lambda config, seed: 0)
+    lives.take_over(ledger.read(), "2026-01-01T00:00:00.000+00:00")
+    [life] = ledger.read_config(ticket["config"]).attempts(ticket["seed"])
+    assert (life.record["end"], life.device_seconds) == (start, 0)
+
+
 def test_nothing_is_suggested_once_the_sweep_is_to_stop(tmp_path):
     """What runs may end; nothing else is started, and the search is over when the last trial is."""
     space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 2\n")
