@@ -16,7 +16,7 @@ from ray.tune.experiment import Trial
 from rich.console import Console
 
 from par.errors import ConfigError, FailureKind
-from par.study.lease import Lease, break_lease, hold, holder
+from par.study.lease import Lease, break_lease, hold, holder, require_free
 from par.study.ledger import Ledger
 from par.study.records import ConfigRecord, SweepState
 from par.study.report.plots import accuracy_by_depth
@@ -103,8 +103,11 @@ def plans(space: Space, state: SweepState, options: Options, resources: Mapping[
 def drive(space: Space, ledger: Ledger | None, begin: Callable[[], Ledger], options: Options, console: Console) -> int:
     """Run what is left of the sweep and show the results; the exit code is 0 when every wanted seed has one.
 
-    A new sweep (``ledger`` None) is begun once its plan is known to fit the cluster.
+    A new sweep (``ledger`` None) is begun once its plan is known to fit the cluster. One that another driver holds is
+    refused before anything else.
     """
+    if ledger and not options.break_lease:
+        require_free(ledger)
     for name in ("ray.tune", "ray.train", "ray.data"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with connected(options.address) as resources:
@@ -219,9 +222,9 @@ class Driver:
         name, given_up = self.ledger.name, self.lives.given_up
         for fate in sorted({fate.reason for fate in given_up.values()}):
             count = sum(other.reason == fate for other in given_up.values())
-            self.console.print(f"{count} seeds are given up. {fate}", style="yellow")
+            self.console.print(f"{count} seeds are given up. {fate}", style="yellow", markup=False)
         if given_up:
-            self.console.print(f"Once that is put right: par resume {name} --failed", style="yellow")
+            self.console.print(f"Once that is put right: par resume {name} --failed", style="yellow", markup=False)
         self.console.print(f"Some seeds of {name} have no result yet: go on with --resume {name}", style="yellow")
 
     def _show(self, state: SweepState) -> None:

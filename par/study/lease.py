@@ -28,7 +28,7 @@ from par.objects import decode, encode
 from par.study.ledger import Ledger
 from par.study.records import Record
 
-__all__ = ["Lease", "LeaseRecord", "break_lease", "hold", "holder", "latest", "leases", "take"]
+__all__ = ["Lease", "LeaseRecord", "break_lease", "hold", "holder", "latest", "leases", "require_free", "take"]
 
 RENEW_EVERY_S = 20.0
 STALE_AFTER_S = 120.0
@@ -216,6 +216,11 @@ def holder(ledger: Ledger, *, now: Clock = utc_now) -> LeaseRecord | None:
     """Return who drives the sweep now; None if nobody does, or only who died."""
     _, last = _last(ledger)
     return last if last and last.end is None and not last.lapsed(now()) else None
+
+
+def require_free(ledger: Ledger, *, now: Clock = utc_now) -> None:
+    """Raise LedgerError that names the holder while a driver holds the lease: as ``take`` would, without taking it."""
+    _vacancy(ledger, _last(ledger)[1], now())
 
 
 def latest(ledger: Ledger) -> LeaseRecord | None:

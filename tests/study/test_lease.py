@@ -12,7 +12,7 @@ import pytest
 from par.errors import LedgerError
 from par.objects import encode
 from par.study import lease as leases_module
-from par.study.lease import STALE_AFTER_S, Lease, LeaseRecord, break_lease, hold, holder, leases, take
+from par.study.lease import STALE_AFTER_S, Lease, LeaseRecord, break_lease, hold, holder, leases, require_free, take
 from par.study.ledger import Ledger
 
 
@@ -68,8 +68,13 @@ def test_a_second_driver_is_refused(ledger, clock):
     message = str(refused.value)
     for word in (first.record.owner, socket.gethostname(), f"pid {os.getpid()}", first.record.user, "7 s ago", "break"):
         assert word in message
+    with pytest.raises(LedgerError) as foretold:
+        require_free(ledger, now=clock)
+    assert str(foretold.value) == message
     assert holder(ledger, now=clock) == first.record == leases(ledger)[0]
     assert first.record.code == "abc"
+    clock.move(STALE_AFTER_S + 1)
+    require_free(ledger, now=clock)
 
 
 def test_a_released_lease_is_free(ledger, clock):
