@@ -11,7 +11,7 @@ from rich.table import Table
 from par.study.ledger import HISTORY, Ledger
 from par.study.space import parse_space
 from ray_jobs.proposals import BackboneStudy
-from tests.kills.scene import CONFIGURATIONS, NAME, SEEDS, Scene
+from tests.kills.scene import CONFIGURATIONS, NAME, Scene
 from tests.ray_jobs.sweeps import results, runs
 
 BEGIN, END = "<!-- kill matrix -->", "<!-- end of the kill matrix -->"
@@ -33,7 +33,7 @@ class Share:
         return self.found == self.wanted
 
     def __str__(self) -> str:
-        return f"{self.found} of {self.wanted}"
+        return f"{self.found} of {self.wanted}" if self.wanted else "–"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class Row:
     @classmethod
     def of(cls, killed: str, scene: Scene, reference: Path, attempt: str) -> "Row":
         """Look at a sweep that is over; ``attempt`` is one of the seed that was hit."""
-        seeds, after = CONFIGURATIONS * SEEDS, results(scene.storage, NAME)
+        seeds, after = CONFIGURATIONS * scene.seeds, results(scene.storage, NAME)
         wanted = 1 + CONFIGURATIONS + seeds
         statuses = [run.info.status for run in runs(scene.tracking)]
         return cls(

@@ -12,10 +12,10 @@ pytestmark = [pytest.mark.kill, pytest.mark.timeout(900)]
 
 def test_between_a_shard_and_the_manifest(scene, judged, tmp_path):
     """A rank dies with its shard written and no manifest: the checkpoint before is gone on from (T4)."""
-    shards_until = 2 * 9
+    both_shards_of_step_45 = 2 * 9
     kill = KillAt(
         function="torch.distributed.checkpoint.filesystem:FileSystemWriter.write_data",
-        flag=str(tmp_path / "flag"), call=shards_until, after=True, where={"RANK": "1"},
+        flag=str(tmp_path / "flag"), call=both_shards_of_step_45, after=True, where={"RANK": "1"},
     )  # fmt: skip
     sweep = scene(workers=2, environment=kill.environment())
     driver = sweep.start()
@@ -34,7 +34,7 @@ def test_between_the_result_and_the_verdict(scene, judged, tmp_path):
     sweep = scene(environment=kill.environment())
     driver = sweep.start()
     attempt = sweep.await_halfway(driver)
-    assert driver.wait() == -signal.SIGKILL
+    output_of(driver, expected=-signal.SIGKILL)
     sweep.note_kill((tmp_path / "flag").stat().st_mtime)
     assert len(sweep.finished) == 2
     sweep.await_silence()

@@ -27,7 +27,7 @@ def test_the_driver(scene, judged):
     driver = sweep.start()
     attempt = sweep.await_halfway(driver)
     sweep.kill(driver.pid)
-    assert driver.wait() == -signal.SIGKILL
+    output_of(driver, expected=-signal.SIGKILL)
     sweep.await_silence()
     driver = sweep.resume()
     sweep.await_training(driver)

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -46,14 +47,21 @@ def small_disk(tmp_path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
+def filled(disk: Path) -> Path:
+    """A file that takes what room there is."""
+    with (disk / "filler").open("wb", buffering=0) as filler, suppress(OSError):
+        while True:
+            filler.write(bytes(4096))
+    return disk / "filler"
+
+
 def test_a_full_disk(scene, judged, small_disk, tmp_path):
     """The disk fills up: the seeds are given up with advice; with room again `--failed` goes on."""
     sweep = scene(storage=small_disk / "storage", options=("--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db"))
     driver = sweep.start()
     attempt = sweep.await_halfway(driver)
     sweep.note_kill()
-    filler = small_disk / "filler"
-    filler.write_bytes(bytes(shutil.disk_usage(small_disk).free))
+    filler = filled(small_disk)
     output = output_of(driver, expected=1)
     assert "DISK" in output
     assert "--failed" in output
