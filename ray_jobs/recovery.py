@@ -15,8 +15,8 @@ WITHOUT_LIMIT = (FailureKind.STOPPED, FailureKind.PREEMPTED, FailureKind.NODE_LO
 BUDGETS = {FailureKind.WORKER_DIED: 2, FailureKind.HANG: 1}
 """How often a seed is started again from the same step after a failure that may pass; others do not."""
 ADVICE = {
-    FailureKind.WORKER_DIED: "the log of the worker may say why: see the node's Ray session folder",
-    FailureKind.HANG: "the stacks of its workers lie beside the attempt",
+    FailureKind.WORKER_DIED: "its log may say why",
+    FailureKind.HANG: "the stacks of its workers lie beside the attempt in the storage",
     FailureKind.OOM_GPU: "one prompt per pass does not fit: use more workers, a smaller window, or a larger device",
     FailureKind.OOM_HOST: "use fewer workers per node (--cpus-per-worker) or nodes with more memory",
     FailureKind.DISK: "free space (par gc), then start it again",
@@ -66,7 +66,12 @@ def decide(attempts: Sequence[Attempt]) -> StartAgain | GiveUp:
     if used <= allowed:
         return StartAgain(f"{kind}: start {used} of {allowed} again from step {last.saved_step}")
     again = f" after {used} attempts from step {last.saved_step}" if allowed else ""
-    return GiveUp(f"{kind}{again}: {ADVICE[kind]}", kind)
+    return GiveUp(f"{kind}{again}: {ADVICE[kind]}{_where(last)}", kind)
+
+
+def _where(attempt: Attempt) -> str:
+    log = attempt.record.get("log")
+    return f"; log {log} on {attempt.record.get('node')}" if log else ""
 
 
 def fates(config: ConfigState) -> list[GiveUp]:

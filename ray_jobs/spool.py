@@ -134,7 +134,7 @@ class Spool:
         try:
             self.projection = Projection(self.ledger, self.store or open_store(self.uri))
         except Exception as fault:  # noqa: BLE001  # whatever it is, training goes on without MLflow
-            if not self.away:
+            if not self.away and not self.given_up.is_set():
                 self.say(f"MLflow does not answer; the sweep goes on, and tells it later: {_reason(fault)}")
             self.away, self.store = True, None
             return False

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from ray import train, tune
+from ray._private.worker import global_worker
 
 from par.errors import FailureKind
 from par.training.checkpoint import committed_step
@@ -53,6 +54,7 @@ def _attempt(ticket: Ticket) -> int | None:
     began = {
         "node": socket.gethostname(),
         "pid": os.getpid(),
+        "log": global_worker.get_err_file_path(),
         "driver": ticket.driver,
         "source": source_hash(),
         "start": now(),

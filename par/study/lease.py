@@ -8,7 +8,6 @@ one process can. A holder writes its own object alone, and has lost the lease on
 The clocks of machines that share a storage must agree to better than a minute.
 """
 
-import getpass
 import os
 import re
 import socket
@@ -18,14 +17,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from uuid import uuid4
-
-import psutil
 
 from par.errors import LedgerError
 from par.objects import decode, encode
 from par.study.ledger import Ledger
+from par.study.processes import own_start, pids, runs, user_name
 from par.study.records import Record
 
 __all__ = ["Lease", "LeaseRecord", "break_lease", "hold", "holder", "latest", "leases", "require_free", "take"]
@@ -36,9 +33,6 @@ STALE_AFTER_S = 120.0
 SETTLE_S = 2.0
 """In an object store, where the last of several writers stays, how long a new holder waits until it reads back whether
 it is the one. A writer that was held up for longer is seen by the other one when that renews its lease."""
-SAME_START_S = 2.0
-"""Most that two readings of the time at which a process started differ by."""
-
 _LEASE = re.compile(r"lease-(\d+)\.json")
 
 Clock = Callable[[], datetime]
@@ -81,8 +75,8 @@ class LeaseRecord(Record):
     def of_this_process(cls, now: datetime, *, code: str) -> "LeaseRecord":
         """Describe this process as the holder."""
         return cls(
-            owner=uuid4().hex[:8], host=socket.gethostname(), pid=os.getpid(), pids=_pids(),
-            process_start=psutil.Process().create_time(), user=_user(), code=code, since=_text(now), renewed=_text(now),
+            owner=uuid4().hex[:8], host=socket.gethostname(), pid=os.getpid(), pids=pids(),
+            process_start=own_start(), user=user_name(), code=code, since=_text(now), renewed=_text(now),
         )  # fmt: skip
 
     def age_s(self, now: datetime) -> float:
@@ -91,7 +85,7 @@ class LeaseRecord(Record):
 
     def lapsed(self, now: datetime) -> str | None:
         """Why this lease, which was not released, keeps nobody out any more; None while it does."""
-        if self.pids == _pids() and not _runs(self.pid, self.process_start):
+        if self.pids == pids() and not runs(self.pid, self.process_start):
             return f"process {self.pid} of {self.owner} on {self.host} is dead"
         if self.age_s(now) > STALE_AFTER_S:
             return f"{self.owner} on {self.host} (pid {self.pid}) gave no sign of life for {self.age_s(now):.0f} s"
@@ -283,26 +277,6 @@ def _load(ledger: Ledger, number: int) -> LeaseRecord:
 
 def _path(number: int) -> str:
     return f"lease-{number}.json"
-
-
-def _pids() -> str:
-    boot, namespace = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
-    return f"{boot.read_text().strip()} {namespace.readlink()}" if boot.exists() else socket.gethostname()
-
-
-def _runs(pid: int, started: float) -> bool:
-    try:
-        process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - started) < SAME_START_S
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        return str(os.getuid())
 
 
 def _text(moment: datetime) -> str:

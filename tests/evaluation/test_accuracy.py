@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from par.evaluation.accuracy import DepthCurve, batch_drift, depth_curve
-from par.evaluation.tally import Tally
+from par.evaluation.tally import COUNTS, Tally
 from par.model.build import build_model, build_rendering
 from par.model.looped import LoopedModel
 from par.model.packing import Branches, Packed, pack
 from par.model.reading import OwnIteration
 from par.model.recurrence import Iterations
+from par.objects import Objects
 from par.tasks.groups import GroupTask, parse_task, states
 from par.tasks.prompts import CompactRendering, Rendering
 from par.tasks.streams import Split, examples
@@ -178,23 +179,23 @@ class Stopped(Exception):
 def test_an_interrupted_evaluation_goes_on_from_its_last_batch(tmp_path, stop_after):
     """Stopped after any batch and begun with the saved counts, it ends with the same curve and reads no batch twice."""
     model, task, words = tiny()
-    owner, path, tallies = {"step": 20}, tmp_path / "evaluation.json", []
+    owner, folder, tallies = {"step": 20}, Objects.at(tmp_path), []
 
     def keep(tally: Tally) -> None:
         tallies.append(tally.prompts)
-        tally.save(path, owner)
+        tally.save(folder, owner)
         if len(tallies) == stop_after:
             raise Stopped
 
     with pytest.raises(Stopped):
         measure(model, task, words, keep=keep)
-    begun = Tally.load(path, owner, len(DEPTHS))
+    begun = Tally.load(folder, owner, len(DEPTHS))
     again = measure(model, task, words, begun=begun, keep=keep)
     assert tallies == [5, 10, 13]
     assert again == measure(model, task, words)
-    assert Tally.load(path, {"step": 21}, len(DEPTHS)) == Tally.empty(len(DEPTHS))
-    path.write_text(path.read_text()[:20])
-    assert Tally.load(path, owner, len(DEPTHS)) == Tally.empty(len(DEPTHS))
+    assert Tally.load(folder, {"step": 21}, len(DEPTHS)) == Tally.empty(len(DEPTHS))
+    folder.put(COUNTS, folder.get(COUNTS)[:20])
+    assert Tally.load(folder, owner, len(DEPTHS)) == Tally.empty(len(DEPTHS))
 
 
 @pytest.mark.parametrize("name", ["swap-s3", "s4-full"])

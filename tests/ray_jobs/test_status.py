@@ -82,7 +82,7 @@ def test_one_sweep_seed_by_seed(ledger):
     assert row(output, second)[1:] == ["HANG", "waiting", "-"]
     assert row(output, "HANG")[1:] == ["1", f"{second} seed 0", "a [strange] message"]
     assert row(output, "NUMERIC")[1:] == ["1", f"{first} seed 1", "loss=nan"]
-    assert f"--resume demo --storage {ledger.storage}" in output
+    assert f"go on with par resume demo --storage {ledger.storage}" in output
 
 
 def test_a_running_sweep_has_a_status(ledger):
@@ -95,7 +95,7 @@ def test_a_running_sweep_has_a_status(ledger):
     assert "drives it on" in output
     output = par("status", "demo", "--storage", ledger.storage).output
     assert row(output, first)[1] == "killed"
-    assert "--resume demo" in output
+    assert "par resume demo" in output
 
 
 def test_a_complete_sweep_needs_nothing(ledger):
