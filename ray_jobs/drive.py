@@ -231,9 +231,13 @@ class Driver:
         """The table, the plot, and where to look further."""
         self.console.print(results_table(state, self.space.seeds))
         folder = Path(self.ledger.objects.root if self.ledger.objects.is_local else mkdtemp())
-        plot = accuracy_by_depth(self.ledger, folder / "accuracy_by_depth.png")
-        self.projection.log_file(plot)
-        self.console.print(f"Accuracy by depth, a line per seed: {plot}", soft_wrap=True)
+        try:
+            plot = accuracy_by_depth(self.ledger, folder / "accuracy_by_depth.png")
+        except OSError as fault:  # a full disk; the table says the same
+            self.console.print(f"No plot: {fault}", soft_wrap=True, markup=False)
+        else:
+            self.projection.log_file(plot)
+            self.console.print(f"Accuracy by depth, a line per seed: {plot}", soft_wrap=True)
         self.console.print(f"Compare the seeds in MLflow: {self._ui()}", soft_wrap=True)
 
     def _ui(self) -> str:

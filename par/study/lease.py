@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from par.errors import LedgerError
+from par.errors import DiskFullError, LedgerError
 from par.objects import decode, encode
 from par.study.ledger import Ledger
 from par.study.processes import own_start, pids, runs, user_name
@@ -162,7 +162,7 @@ def hold(
     finally:
         done.set()
         thread.join()
-        with suppress(OSError):  # the storage does not answer: the lease lapses
+        with suppress(OSError, DiskFullError):  # the storage takes nothing: the lease lapses
             lease.release()
 
 
@@ -249,7 +249,7 @@ def _how_lost(later: LeaseRecord) -> str:
 
 def _renew_until(lease: Lease, done: threading.Event, every_s: float) -> None:
     while not done.wait(every_s) and not lease.lost:
-        with suppress(OSError):  # the storage does not answer: try again, the lease stands until somebody takes it
+        with suppress(OSError, DiskFullError):  # try again: the lease stands until somebody takes it
             lease.renew()
 
 

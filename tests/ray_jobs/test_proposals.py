@@ -1,5 +1,6 @@
 """Optuna proposes, the ledger decides: every proposal is valid, none is lost, and none is made twice."""
 
+import errno
 import warnings
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from par.study.space import Space, load_space
 from ray_jobs.lives import Lives
 from ray_jobs.proposals import LedgerSearch, shares
 from ray_jobs.recovery import BUDGETS, GiveUp, StartAgain
+from tests.disks import fill
 from tests.ray_jobs.searches import begin_search
 
 HEAD = "question: Which?\nfixed: {task.name: swap-s3, task.rendering: compact, task.train_depth: 4}\n"
@@ -188,6 +190,22 @@ def test_an_attempt_that_outlived_its_drivers_last_sign_takes_no_negative_time(t
     lives.take_over(ledger.read(), "2026-01-01T00:00:00.000+00:00")
     [life] = ledger.read_config(ticket["config"]).attempts(ticket["seed"])
     assert (life.record["end"], life.device_seconds) == (start, 0)
+
+
+def test_a_full_disk_gives_a_seed_up_though_nothing_records_it(small_disk):
+    """Where not even the end of an attempt can be written, its seed is given up all the same, and the search ends."""
+    space, ledger = make(small_disk, RATES + "configurations: 2\nseeds: 1\n")
+    searcher = search(space, ledger)
+    lost = searcher.suggest("lost")["ticket"]
+    ledger.begin_attempt(lost["config"], lost["seed"], {"start": "2026-01-01T00:00:00.000+00:00"})
+    searcher.suggest("never begun")
+    fill(small_disk, 0)
+    for trial in ("lost", "never begun"):
+        decision = searcher.settle(trial, OSError(errno.ENOSPC, "No space left on device"))
+        assert isinstance(decision, GiveUp)
+        assert decision.kind == FailureKind.DISK
+    assert searcher.suggest("another") == Searcher.FINISHED
+    assert searcher.lives.end_open(ledger.read(), "2026-01-01T00:00:00.000+00:00") == ledger.read()
 
 
 def test_nothing_is_suggested_once_the_sweep_is_to_stop(tmp_path):
