@@ -138,8 +138,10 @@ class Scene:
 
     def end(self) -> None:
         """Kill what is left."""
-        for process in self.processes():
+        left = list(self.processes())
+        for process in left:
             process.kill()
+        psutil.wait_procs(left, timeout=60)
 
     def committed(self, attempt: str) -> int:
         """The last step that the seed of an attempt has committed; 0 before the first."""

@@ -1,13 +1,12 @@
 """What a sweep writes to goes away for a while: the MLflow server, the room on the disk."""
 
-import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.disks import mounted
 from tests.kills.scene import output_of
 from tests.ray_jobs.mlflow_server import Server
 
@@ -36,15 +35,11 @@ def test_the_mlflow_server(scene, judged, server):
 
 
 @pytest.fixture
-def small_disk(tmp_path) -> Iterator[Path]:
-    """A disk of 64 MiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    options = ["-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)]
-    if not shutil.which("mount") or subprocess.run(["mount", *options], capture_output=True, check=False).returncode:
-        pytest.skip("mounting a tmpfs is refused here")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
+def disk(tmp_path) -> Iterator[Path]:
+    """A disk of 64 MiB, on which a sweep has room."""
+    (tmp_path / "disk").mkdir()
+    with mounted(tmp_path / "disk", "64m"):
+        yield tmp_path / "disk"
 
 
 def filled(disk: Path) -> Path:
@@ -55,13 +50,13 @@ def filled(disk: Path) -> Path:
     return disk / "filler"
 
 
-def test_a_full_disk(scene, judged, small_disk, tmp_path):
+def test_a_full_disk(disk, scene, judged, tmp_path):
     """The disk fills up: the seeds are given up with advice; with room again `--failed` goes on."""
-    sweep = scene(storage=small_disk / "storage", options=("--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db"))
+    sweep = scene(storage=disk / "storage", options=("--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db"))
     driver = sweep.start()
     attempt = sweep.await_halfway(driver)
     sweep.note_kill()
-    filler = filled(small_disk)
+    filler = filled(disk)
     output = output_of(driver, expected=1)
     assert "DISK" in output
     assert "--failed" in output
