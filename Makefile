@@ -14,10 +14,10 @@ EXISTS = $(wildcard $(RESULTS)/$(NAME)/sweep.json)
 BEGIN_OR_RESUME = $(if $(EXISTS),--resume $(NAME) $(addprefix --space ,$(wildcard $(SPACE))),--name $(NAME) --space $(SPACE))
 
 .DEFAULT_GOAL := help
-.PHONY: help dev sweep plan ui test test-slow lint check bench clean
+.PHONY: help dev sweep plan ui test test-slow kill-matrix lint check bench clean
 
 help:  ## Show what there is
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -36,10 +36,13 @@ ui: $(INSTALLED)  ## Open the MLflow UI on the sweeps in RESULTS
 	MLFLOW_DISABLE_TELEMETRY=true $(BIN)/mlflow ui --backend-store-uri sqlite:///$(abspath $(RESULTS))/mlflow.db
 
 test: $(INSTALLED)  ## Run the tests (gloo processes and local Ray clusters included)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow and not kill"
 
 test-slow: $(INSTALLED)  ## Run the tests that take minutes each
 	$(BIN)/python -m pytest -m slow
+
+kill-matrix: $(INSTALLED)  ## Kill real sweeps in every way and show what became of them (WRITE=1: docs/recovery.md, too)
+	$(if $(WRITE),KILL_MATRIX_PAGE=docs/recovery.md) $(BIN)/python -m pytest tests/kills -m kill
 
 lint: $(INSTALLED)  ## Run ruff and pyright
 	$(BIN)/ruff check

@@ -15,7 +15,7 @@ from ray.tune.experiment import Trial
 from rich.console import Console
 
 from par.errors import ConfigError, FailureKind
-from par.study.lease import Lease, break_lease, hold, holder
+from par.study.lease import Lease, break_lease, hold, holder, require_free
 from par.study.ledger import Ledger
 from par.study.records import ConfigRecord, SweepState
 from par.study.report.plots import accuracy_by_depth
@@ -99,8 +99,11 @@ def plans(space: Space, state: SweepState, options: Options, resources: Mapping[
 def drive(space: Space, ledger: Ledger | None, begin: Callable[[], Ledger], options: Options, console: Console) -> int:
     """Run what is left of the sweep and show the results; the exit code is 0 when every wanted seed has one.
 
-    A new sweep (``ledger`` None) is begun once its plan is known to fit the cluster.
+    A new sweep (``ledger`` None) is begun once its plan is known to fit the cluster. One that another driver holds is
+    refused before anything else.
     """
+    if ledger and not options.break_lease:
+        require_free(ledger)
     for name in ("ray.tune", "ray.train", "ray.data"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with connected(options.address) as resources:
@@ -212,18 +215,22 @@ class Driver:
         name, given_up = self.ledger.name, self.lives.given_up
         for fate in sorted({fate.reason for fate in given_up.values()}):
             count = sum(other.reason == fate for other in given_up.values())
-            self.console.print(f"{count} seeds are given up. {fate}", style="yellow")
+            self.console.print(f"{count} seeds are given up. {fate}", style="yellow", markup=False)
         if given_up:
-            self.console.print(f"Once that is put right: par resume {name} --failed", style="yellow")
+            self.console.print(f"Once that is put right: par resume {name} --failed", style="yellow", markup=False)
         self.console.print(f"Some seeds of {name} have no result yet: go on with --resume {name}", style="yellow")
 
     def _show(self, state: SweepState) -> None:
         """The table, the plot, and where to look further."""
         self.console.print(results_table(state, self.space.seeds))
         folder = Path(self.ledger.objects.root if self.ledger.objects.is_local else mkdtemp())
-        plot = accuracy_by_depth(self.ledger, folder / "accuracy_by_depth.png")
-        self.projection.log_file(plot)
-        self.console.print(f"Accuracy by depth, a line per seed: {plot}", soft_wrap=True)
+        try:
+            plot = accuracy_by_depth(self.ledger, folder / "accuracy_by_depth.png")
+        except OSError as fault:  # a full disk; the table says the same
+            self.console.print(f"No plot: {fault}", soft_wrap=True, markup=False)
+        else:
+            self.projection.log_file(plot)
+            self.console.print(f"Accuracy by depth, a line per seed: {plot}", soft_wrap=True)
         self.console.print(f"Compare the seeds in MLflow: {self._ui()}", soft_wrap=True)
 
     def _ui(self) -> str:

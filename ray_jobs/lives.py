@@ -1,16 +1,17 @@
 """The lives of a sweep's seeds under one driver: how each attempt ended, and what follows."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from par.errors import FailureKind
+from par.errors import DiskFullError, FailureKind
 from par.study.ledger import Ledger
 from par.study.records import Attempt, ConfigState, SeedState, SweepState
 from par.training.checkpoint import committed_step
 from ray_jobs.diagnosis import kind_of
-from ray_jobs.recovery import GiveUp, StartAgain, decide
+from ray_jobs.recovery import ADVICE, GiveUp, StartAgain, decide
 from ray_jobs.watchdog import hung
 
 Seed = tuple[str, int]
@@ -36,10 +37,16 @@ class Lives:
     """What all attempts that have ended took."""
 
     def end_open(self, state: SweepState, end: str) -> SweepState:
-        """End the attempts that nobody runs any more, as of ``end`` in ISO format; returns the state as it is then."""
+        """End the attempts that nobody runs any more, as of ``end`` in ISO format; returns the state as it is then.
+
+        One that began later, after the last sign of life of its driver, ends as it begins.
+        """
         for config, seed, lived in _unfinished(state):
             if lived.attempts and not lived.attempts[-1].ended:
-                self._end(config.id, seed, lived.attempts[-1], FailureKind.STOPPED, "its driver ended", end)
+                last = lived.attempts[-1]
+                ended = max(end, last.record.get("start", end))
+                with suppress(DiskFullError):  # the next driver does it
+                    self._end(config.id, seed, last, FailureKind.STOPPED, "its driver ended", ended)
         return self.ledger.read()
 
     def take_over(self, state: SweepState, last_seen: str) -> SweepState:
@@ -62,6 +69,11 @@ class Lives:
             others = self.seeds if decision.whole_configuration else (seed,)
             self.given_up |= {(config.id, other): decision for other in others if other not in config.results}
         return decision
+
+    def without_room(self, config: str, seed: int) -> GiveUp:
+        """Give a seed up, without a record of it, since the disk of the ledger is full."""
+        self.given_up[config, seed] = GiveUp(f"{FailureKind.DISK}: {ADVICE[FailureKind.DISK]}", FailureKind.DISK)
+        return self.given_up[config, seed]
 
     def close(self, config: str, seed: int, fault: BaseException, known: int) -> None:
         """Write the end of an attempt that could not do so itself, and of one that could not even begin.

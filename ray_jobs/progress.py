@@ -1,6 +1,6 @@
 """What a person sees and MLflow gets while trials run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from time import monotonic
 from typing import Any
@@ -11,6 +11,8 @@ from rich.console import Console
 
 from par import metrics as m
 from par.study.ledger import ConfigRecord, Ledger
+from par.study.records import Attempt
+from ray_jobs.diagnosis import kind_of
 from ray_jobs.recovery import GiveUp, StartAgain
 from ray_jobs.spool import Spool
 from ray_jobs.ticket import Ticket
@@ -81,12 +83,11 @@ class Progress(Callback):
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Have it decided what follows for a seed whose trial failed, and say so."""
         ticket = Ticket.of_trial(trial.config)
-        decision = self.settle(trial.trial_id, _error(trial))
+        fault = _error(trial)
+        decision = self.settle(trial.trial_id, fault)
         config = self.ledger.read_config(ticket.config)
         self.projection.sync_seed(config, ticket.seed)
-        last = config.attempts(ticket.seed)[-1].record
-        said = str(last.get("message", "")).strip().splitlines()
-        self._print(ticket, f"failed ({last.get('failure')}: {said[-1] if said else 'without a word'})")
+        self._print(ticket, f"failed ({_said(config.attempts(ticket.seed), fault)})")
         match decision:
             case StartAgain(reason):
                 self._print(ticket, f"starts again ({reason})")
@@ -102,7 +103,15 @@ class Progress(Callback):
 
     def _print(self, ticket: Ticket, message: str) -> None:
         name = config_name(self._record(ticket))
-        self.console.print(f"{datetime.now():%H:%M:%S}  {name}·seed{ticket.seed}  {message}", highlight=False)
+        line = f"{datetime.now():%H:%M:%S}  {name}·seed{ticket.seed}  {message}"
+        self.console.print(line, highlight=False, markup=False)  # a message may hold anything, brackets included
+
+
+def _said(attempts: Sequence[Attempt], fault: BaseException) -> str:
+    """Kind and last line of a failure, as the last attempt has them, or else as the cluster says."""
+    last = attempts[-1].record if attempts else {}
+    lines = str(last.get("message", fault)).strip().splitlines()
+    return f"{last.get('failure', kind_of(fault))}: {lines[-1] if lines else 'without a word'}"
 
 
 def _error(trial: Trial) -> BaseException:

@@ -13,6 +13,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from ray.tune.search import Searcher
 
 from par import metrics as m
+from par.errors import DiskFullError
 from par.study.domains import Choice, Domain, FloatRange, IntRange
 from par.study.racing import Finished, NewConfiguration, RunSeed, Standing, Wait, next_run, verdict_due
 from par.study.records import ConfigRecord, ConfigState, Verdict
@@ -189,9 +190,15 @@ class LedgerSearch(Searcher):
     def settle(self, trial_id: str, fault: BaseException | None = None) -> StartAgain | GiveUp | None:
         """Take note that a trial has ended, of ``fault`` if not in order; None if its seed has a result.
 
-        Otherwise the seed is suggested again, or given up.
+        Otherwise the seed is suggested again, or given up, as it is where a full disk takes no record of the end.
         """
         run = self.running.pop(trial_id)
+        try:
+            return self._settled(run, fault)
+        except DiskFullError:
+            return self.lives.without_room(run.config, run.seed)
+
+    def _settled(self, run: Running, fault: BaseException | None) -> StartAgain | GiveUp | None:
         if fault is not None:
             self.lives.close(run.config, run.seed, fault, run.attempts)
         state = self.ledger.read_config(run.config)

@@ -62,11 +62,12 @@ def decide(attempts: Sequence[Attempt]) -> StartAgain | GiveUp:
     kind = FailureKind(last.failure)
     if kind in WITHOUT_LIMIT:
         return StartAgain(f"{kind}: uses up no budget")
-    allowed, used = BUDGETS.get(kind, 0), _in_vain(attempts, kind)
-    if used <= allowed:
-        return StartAgain(f"{kind}: start {used} of {allowed} again from step {last.saved_step}")
-    again = f" after {used} attempts from step {last.saved_step}" if allowed else ""
-    return GiveUp(f"{kind}{again}: {ADVICE[kind]}{_where(last)}", kind)
+    if kind not in BUDGETS:
+        return GiveUp(f"{kind}: {ADVICE[kind]}{_where(last)}", kind)
+    used = _in_vain(attempts, kind)
+    if used <= BUDGETS[kind]:
+        return StartAgain(f"{kind}: start {used} of {BUDGETS[kind]} again from step {last.saved_step}")
+    return GiveUp(f"{kind} after {used} attempts from step {last.saved_step}: {ADVICE[kind]}{_where(last)}", kind)
 
 
 def _where(attempt: Attempt) -> str:

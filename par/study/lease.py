@@ -19,13 +19,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from par.errors import LedgerError
+from par.errors import DiskFullError, LedgerError
 from par.objects import decode, encode
 from par.study.ledger import Ledger
 from par.study.processes import own_start, pids, runs, user_name
 from par.study.records import Record
 
-__all__ = ["Lease", "LeaseRecord", "break_lease", "hold", "holder", "latest", "leases", "take"]
+__all__ = ["Lease", "LeaseRecord", "break_lease", "hold", "holder", "latest", "leases", "require_free", "take"]
 
 RENEW_EVERY_S = 20.0
 STALE_AFTER_S = 120.0
@@ -162,7 +162,7 @@ def hold(
     finally:
         done.set()
         thread.join()
-        with suppress(OSError):  # the storage does not answer: the lease lapses
+        with suppress(OSError, DiskFullError):  # the storage takes nothing: the lease lapses
             lease.release()
 
 
@@ -212,6 +212,11 @@ def holder(ledger: Ledger, *, now: Clock = utc_now) -> LeaseRecord | None:
     return last if last and last.end is None and not last.lapsed(now()) else None
 
 
+def require_free(ledger: Ledger, *, now: Clock = utc_now) -> None:
+    """Raise LedgerError that names the holder while a driver holds the lease: as ``take`` would, without taking it."""
+    _vacancy(ledger, _last(ledger)[1], now())
+
+
 def latest(ledger: Ledger) -> LeaseRecord | None:
     """Return the lease that was taken last, whatever became of it; None for a sweep that nobody has driven."""
     return _last(ledger)[1]
@@ -244,7 +249,7 @@ def _how_lost(later: LeaseRecord) -> str:
 
 def _renew_until(lease: Lease, done: threading.Event, every_s: float) -> None:
     while not done.wait(every_s) and not lease.lost:
-        with suppress(OSError):  # the storage does not answer: try again, the lease stands until somebody takes it
+        with suppress(OSError, DiskFullError):  # try again: the lease stands until somebody takes it
             lease.renew()
 
 

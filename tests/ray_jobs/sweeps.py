@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mlflow import MlflowClient
@@ -42,11 +42,19 @@ def write_space(path: Path, *, steps: int = 20, workers: int = 1, seeds: int = 2
     return path
 
 
-def start(*arguments: str, repository: Path = REPOSITORY) -> subprocess.Popen[str]:
-    command = [sys.executable, str(repository / "ray_jobs" / "sweep.py"), *arguments]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "MLFLOW_"))}
+def plain_environment() -> dict[str, str]:
+    """This process's, without what steers Ray or MLflow."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "MLFLOW_"))}
+
+
+def start(
+    *arguments: str, repository: Path = REPOSITORY, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """Start a sweep, with ``environment`` beside what is there."""
+    command, pipe = [sys.executable, str(repository / "ray_jobs" / "sweep.py"), *arguments], subprocess.PIPE
+    variables = plain_environment() | dict(environment or {})
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
+        command, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=variables, start_new_session=True
     )
 
 
@@ -79,6 +87,7 @@ def attempts(storage: Path, name: str) -> dict[str, dict]:
     return {path: json.loads(data) for path, data in files(storage / name, "configs/*/seed-*/attempt-*.json").items()}
 
 
-def runs(storage: Path) -> list[Run]:
-    client = MlflowClient(f"sqlite:///{storage}/mlflow.db")
+def runs(storage: Path | str) -> list[Run]:
+    """All runs of a storage's own MLflow store, or of the one at a URI."""
+    client = MlflowClient(storage if isinstance(storage, str) else f"sqlite:///{storage}/mlflow.db")
     return list(client.search_runs([e.experiment_id for e in client.search_experiments()], max_results=1000))

@@ -3,26 +3,17 @@
 import json
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.ray_jobs.heads import ray_head
 from tests.ray_jobs.sweeps import REPOSITORY, attempts, results, runs, write_space
 
 pytestmark = pytest.mark.ray
-BIN = Path(sys.executable).parent
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture
@@ -37,40 +28,13 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def head(checkout: Path, tmp_path_factory) -> Iterator[dict[str, str]]:
-    """A head started from the checkout, stopped by its own process group; yields the client's environment."""
-    dashboard = free_port()
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "MLFLOW_"))}
-    environment |= {"PATH": f"{BIN}:{os.environ['PATH']}", "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
-    command = [
-        "ray", "start", "--head", "--block", "--port", str(free_port()), "--dashboard-port", str(dashboard),
-        "--num-cpus", "2", "--resources", json.dumps({"PAR_DRIVER": 8}),
-    ]  # fmt: skip
-    with (tmp_path_factory.mktemp("head") / "log").open("w") as log:
-        process = subprocess.Popen(
-            command, cwd=checkout, env=environment, stdout=log, stderr=log, start_new_session=True
-        )
-    client = environment | {"RAY_ADDRESS": f"http://127.0.0.1:{dashboard}"}
-    try:
-        _await_dashboard(dashboard, process)
-        yield client
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(timeout=60)
+def head(checkout: Path, tmp_path_factory) -> Iterator[Mapping[str, str]]:
+    """A head started from the checkout; yields the client's environment."""
+    with ray_head(checkout, tmp_path_factory.mktemp("head") / "log") as started:
+        yield started.client
 
 
-def _await_dashboard(port: int, process: subprocess.Popen) -> None:
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline:
-        assert process.poll() is None, "the head ended"
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.2)
-    raise AssertionError("the dashboard did not come up")
-
-
-def submit(checkout: Path, environment: dict[str, str], *more: str) -> subprocess.CompletedProcess[str]:
+def submit(checkout: Path, environment: Mapping[str, str], *more: str) -> subprocess.CompletedProcess[str]:
     command = ["ray", "job", "submit", *more, "--", "python", "ray_jobs/sweep.py"]
     return subprocess.run(
         command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=240, check=False

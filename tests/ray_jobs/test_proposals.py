@@ -1,5 +1,6 @@
 """Optuna proposes, the ledger decides: every proposal is valid, none is lost, and none is made twice."""
 
+import errno
 import warnings
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from par.study.space import Space, load_space
 from ray_jobs.lives import Lives
 from ray_jobs.proposals import LedgerSearch, shares
 from ray_jobs.recovery import BUDGETS, GiveUp, StartAgain
+from tests.disks import fill
 from tests.ray_jobs.searches import begin_search
 
 HEAD = "question: Which?\nfixed: {task.name: swap-s3, task.rendering: compact, task.train_depth: 4}\n"
@@ -176,6 +178,34 @@ def test_the_attempts_of_a_driver_that_died_are_ended_by_the_next(tmp_path):
     assert (life.failure, life.saved_step, life.device_seconds) == (FailureKind.STOPPED, 40, 120)
     assert (lives.device_seconds, lives.given_up) == (120, {})
     assert (ticket["config"], ticket["seed"]) in run_to_end(search(space, ledger), ledger)
+
+
+def test_an_attempt_that_outlived_its_drivers_last_sign_takes_no_negative_time(tmp_path):
+    """An attempt that began after the last sign of life of its driver ends as it began: no negative time."""
+    space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 1\n")
+    ticket = search(space, ledger).suggest("lost")["ticket"]
+    start = "2026-01-01T00:00:10.000+00:00"
+    ledger.begin_attempt(ticket["config"], ticket["seed"], {"start": start, "devices": 2})
+    lives = Lives(ledger, space.seed_numbers, lambda config, seed: 0)
+    lives.take_over(ledger.read(), "2026-01-01T00:00:00.000+00:00")
+    [life] = ledger.read_config(ticket["config"]).attempts(ticket["seed"])
+    assert (life.record["end"], life.device_seconds) == (start, 0)
+
+
+def test_a_full_disk_gives_a_seed_up_though_nothing_records_it(small_disk):
+    """Where not even the end of an attempt can be written, its seed is given up all the same, and the search ends."""
+    space, ledger = make(small_disk, RATES + "configurations: 2\nseeds: 1\n")
+    searcher = search(space, ledger)
+    lost = searcher.suggest("lost")["ticket"]
+    ledger.begin_attempt(lost["config"], lost["seed"], {"start": "2026-01-01T00:00:00.000+00:00"})
+    searcher.suggest("never begun")
+    fill(small_disk, 0)
+    for trial in ("lost", "never begun"):
+        decision = searcher.settle(trial, OSError(errno.ENOSPC, "No space left on device"))
+        assert isinstance(decision, GiveUp)
+        assert decision.kind == FailureKind.DISK
+    assert searcher.suggest("another") == Searcher.FINISHED
+    assert searcher.lives.end_open(ledger.read(), "2026-01-01T00:00:00.000+00:00") == ledger.read()
 
 
 def test_nothing_is_suggested_once_the_sweep_is_to_stop(tmp_path):

@@ -48,7 +48,11 @@ def test_what_the_run_did_not_do_uses_up_no_budget(kind):
 
 @pytest.mark.parametrize("kind", WITHOUT_BUDGET)
 def test_what_would_happen_again_is_not_tried_again(kind):
-    """Other kinds are given up at once, with advice; only a fault of settings or data stops the configuration (T14)."""
+    """Other kinds are given up at once, with advice; only a fault of settings or data stops the configuration (T14).
+
+    However far the attempt has come: that budgets begin anew with a saved step is for failures that may pass.
+    """
+    assert isinstance(decide([life(1, kind, at=0, saved=40)]), GiveUp)
     end = decide([life(1, kind)])
     assert isinstance(end, GiveUp)
     assert end.whole_configuration == (kind in (FailureKind.CONFIG, FailureKind.DATA))

@@ -5,14 +5,16 @@ import os
 import signal
 import socket
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from par.errors import LedgerError
+from par.errors import DiskFullError, LedgerError
 from par.objects import encode
-from par.study.lease import STALE_AFTER_S, Lease, LeaseRecord, break_lease, hold, holder, leases, take
+from par.study.lease import STALE_AFTER_S, Lease, LeaseRecord, break_lease, hold, holder, leases, require_free, take
 from par.study.ledger import Ledger
+from tests.disks import fill
 
 
 class Clock:
@@ -67,8 +69,13 @@ def test_a_second_driver_is_refused(ledger, clock):
     message = str(refused.value)
     for word in (first.record.owner, socket.gethostname(), f"pid {os.getpid()}", first.record.user, "7 s ago", "break"):
         assert word in message
+    with pytest.raises(LedgerError) as foretold:
+        require_free(ledger, now=clock)
+    assert str(foretold.value) == message
     assert holder(ledger, now=clock) == first.record == leases(ledger)[0]
     assert first.record.code == "abc"
+    clock.move(STALE_AFTER_S + 1)
+    require_free(ledger, now=clock)
 
 
 def test_a_released_lease_is_free(ledger, clock):
@@ -247,6 +254,23 @@ def test_a_storage_that_does_not_answer_costs_no_lease(local, tmp_path, clock):
     lease.renew()
     assert lease.lost is None
     assert holder(local, now=clock).age_s(clock()) == 0
+
+
+def test_a_full_disk_costs_no_lease(small_disk, clock):
+    """While nothing can be written the holder goes on renewing, releases without an error, and its lease lapses."""
+    ledger = Ledger.create(small_disk, "smoke", {})
+    with hold(ledger, every_s=0.01) as lease:
+        filler = fill(small_disk, 0)
+        with pytest.raises(DiskFullError):
+            lease.renew()
+        filler.unlink()
+        renewed = lease.record.renewed
+        deadline = time.monotonic() + 60
+        while lease.record.renewed == renewed:
+            assert time.monotonic() < deadline, "the thread renews no more"
+        fill(small_disk, 0)
+    assert lease.lost is None
+    assert holder(ledger) == leases(ledger)[0]
 
 
 def test_a_user_without_a_name_has_a_number(monkeypatch):

@@ -1,0 +1,94 @@
+"""Ray goes away beneath a sweep: a node, the head with all of it; or Ray is asked to stop the job."""
+
+import subprocess
+
+import psutil
+import pytest
+from ray.cluster_utils import Cluster
+
+from tests.kills.scene import NAME, STEPS, output_of
+from tests.ray_jobs.heads import ray_head
+from tests.ray_jobs.sweeps import REPOSITORY, write_space
+
+pytestmark = [pytest.mark.kill, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """A head without CPUs and three nodes of one CPU."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "resources": {"PAR_DRIVER": 8}})
+    for _ in range(3):
+        cluster.add_node(num_cpus=1)
+    yield cluster
+    cluster.shutdown()
+
+
+def test_a_node(scene, judged, cluster):
+    """The raylet of a node dies: the seed goes on with another node, and it uses up no budget (T16)."""
+    sweep = scene(workers=2, options=("--address", cluster.address))
+    driver = sweep.start()
+    attempt = sweep.await_halfway(driver)
+    worker = next(p for p in psutil.Process().children(recursive=True) if "TrainWorker" in " ".join(p.cmdline()))
+    sweep.kill(worker.parent().pid)
+    sweep.await_training(driver)
+    assert "NODE_LOST: uses up no budget" in output_of(driver)
+    assert judged("raylet of a node", sweep, attempt).lives == ("NODE_LOST", "done")
+
+
+def test_the_head(scene, judged, tmp_path):
+    """The head dies with all of Ray: the driver ends, and `--resume` goes on with another cluster."""
+    with ray_head(REPOSITORY, tmp_path / "head.log") as head:
+        sweep = scene(options=("--address", head.address))
+        driver = sweep.start()
+        attempt = sweep.await_halfway(driver)
+        everything = psutil.Process(head.process.pid).children(recursive=True)
+        sweep.kill(head.process.pid, *(process.pid for process in everything))
+        code = driver.wait(240)
+        print(code, driver.communicate()[0])
+    with ray_head(REPOSITORY, tmp_path / "next.log") as head:
+        sweep.options = ("--address", head.address)
+        driver = sweep.resume()
+        sweep.await_training(driver)
+        output_of(driver)
+    assert judged("head, with all of Ray", sweep, attempt).lives == ("STOPPED", "done")
+
+
+def test_ray_job_stop(scene, judged, tmp_path):
+    """`ray job stop` has the seed save and leave, marks its runs KILLED, and `--resume` goes on (J5)."""
+    sweep = scene()
+    space = write_space(tmp_path / "space.yaml", steps=STEPS)
+    command = [
+        "python", "ray_jobs/sweep.py", "--space", str(space), "--name", NAME, "--storage", str(sweep.storage),
+        "--max-concurrent", "1",
+    ]  # fmt: skip
+    with ray_head(REPOSITORY, tmp_path / "head.log", {"RAY_JOB_STOP_WAIT_TIME_S": "60"}) as head:
+        ray(
+            head,
+            "job",
+            "submit",
+            "--no-wait",
+            "--submission-id",
+            "sweep",
+            "--",
+            "python",
+            "ray_jobs/sweep.py",
+            *command,
+        )
+        attempt = sweep.await_halfway(None)
+        sweep.note_kill()
+        ray(head, "job", "stop", "sweep")
+        said = ray(head, "job", "logs", "sweep")
+        print(said, ray(head, "job", "status", "sweep"))
+    assert sweep.attempts()[attempt]["failure"] == "STOPPED"
+    driver = sweep.resume()
+    sweep.await_training(driver)
+    output_of(driver)
+    assert judged("`ray job stop`", sweep, attempt).lives == ("STOPPED", "done")
+
+
+def ray(head, *arguments: str) -> str:
+    done = subprocess.run(
+        ["ray", *arguments], cwd=REPOSITORY, env=dict(head.client), capture_output=True, text=True, check=False
+    )
+    return done.stdout + done.stderr
