@@ -34,7 +34,7 @@ def test_a_rank_that_stops_is_found_and_its_seed_starts_again(tmp_path):
             ranks[1].send_signal(signal.SIGSTOP)
         return bool(victims)
 
-    wait_until(stopped, process)
+    wait_until(stopped, process, limit_s=240)
     output, _ = process.communicate(timeout=280)
     assert process.returncode == 0, output
     assert len(results(tmp_path, "tiny")) == 2
