@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
@@ -66,11 +67,12 @@ def sweep(*arguments: str) -> tuple[int, str]:
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str], limit_s: float = 120) -> None:
-    """Poll, since the sweep is another process; fail when it ends or the limit passes first."""
+    """Poll, since the sweep is another process; fail, and end it, when it ends or the limit passes first."""
     deadline = time.monotonic() + limit_s
     while not condition():
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < deadline, "the awaited state did not come"
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            pytest.fail(f"the awaited state did not come: {process.communicate()[0]}")
         time.sleep(0.05)
 
 

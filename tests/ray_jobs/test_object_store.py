@@ -14,14 +14,15 @@ from tests.ray_jobs.sweeps import start, sweep, wait_until, write_space
 pytestmark = pytest.mark.ray
 
 
-def test_a_sweep_on_an_object_store_survives_its_driver(s3, tmp_path):
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_sweep_on_an_object_store_survives_its_driver(s3, tmp_path, workers):
     """On an S3 server a sweep trains, is killed, and goes on from its checkpoints to a result for every seed.
 
-    Two Train workers share the storage. No secret of the storage's address is printed.
+    No secret of the storage's address is printed.
     """
-    storage, store = s3.format("sweeps"), f"sqlite:///{tmp_path}/mlflow.db"
+    storage, store = s3.format(f"sweeps-{workers}"), f"sqlite:///{tmp_path}/mlflow.db"
     places = ("--storage", storage, "--tracking-uri", store)
-    space = write_space(tmp_path / "tiny.yaml", steps=60, workers=2, seeds=1)
+    space = write_space(tmp_path / "tiny.yaml", steps=60, workers=workers, seeds=1)
     process = start("--space", str(space), *places)
 
     def trained() -> bool:
