@@ -88,7 +88,7 @@ def test_ray_job_stop(scene, judged, tmp_path):
 
 
 def ray(head, *arguments: str) -> str:
-    done = subprocess.run(
-        ["ray", *arguments], cwd=REPOSITORY, env=dict(head.client), capture_output=True, text=True, check=False
-    )
-    return done.stdout + done.stderr
+    command, environment = ["ray", *arguments], dict(head.client)
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
