@@ -8,7 +8,6 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from time import monotonic
 from typing import Any
 
 from ray import tune
@@ -34,9 +33,6 @@ from ray_jobs.stopping import GraceOver, StopCallback, Stopping
 from ray_jobs.store import default_uri, open_store
 from ray_jobs.ticket import HANG_AFTER_S, Ticket
 from ray_jobs.trial import run_trial
-
-LOOK_EVERY_S = 2.0
-"""How often the driver looks whether a limit is reached."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,7 +134,7 @@ class Driver:
         """Take the sweep as it stands, ``state``."""
         self.space, self.lives, self.ledger, self.options = space, lives, lives.ledger, options
         self.resources, self.projection, self.console = resources, projection, console
-        self.lease, self.stopping, self.looked = lease, stopping, float("-inf")
+        self.lease, self.stopping = lease, stopping
         self.projection.sync(state, status="RUNNING")
         self.search = LedgerSearch(lives, space, self.ticket, state.configs)
 
@@ -200,10 +196,7 @@ class Driver:
         ).fit()
 
     def _look(self) -> None:
-        """Ask for the end when a limit is reached, or when the sweep is another driver's by now."""
-        if monotonic() - self.looked < LOOK_EVERY_S:
-            return
-        self.looked = monotonic()
+        """Ask for the end when a limit is reached."""
         limit, used = self.options.device_hours, self.search.device_hours()
         failed = len(self.lives.given_up)
         if limit is not None and used >= limit:

@@ -12,7 +12,6 @@ import pytest
 
 from par.errors import DiskFullError, LedgerError
 from par.objects import encode
-from par.study import lease as leases_module
 from par.study.lease import STALE_AFTER_S, Lease, LeaseRecord, break_lease, hold, holder, leases, require_free, take
 from par.study.ledger import Ledger
 from tests.disks import fill
@@ -280,5 +279,5 @@ def test_a_user_without_a_name_has_a_number(monkeypatch):
     def nameless() -> str:
         raise KeyError("uid not found")
 
-    monkeypatch.setattr(leases_module.getpass, "getuser", nameless)
+    monkeypatch.setattr("getpass.getuser", nameless)
     assert LeaseRecord.of_this_process(Clock()(), code="").user == str(os.getuid())
