@@ -206,19 +206,21 @@ class Driver:
 
     def _stop(self, reason: str) -> None:
         """Start nothing more, and have the trials save and leave."""
-        self.console.print(f"{reason}: trials save and leave, up to {self.options.grace_s:g} s", style="yellow")
+        patience = f"{reason}: trials save and leave, up to {self.options.grace_s:g} s"
+        self.console.print(patience, style="yellow", markup=False, soft_wrap=True)
         self.search.stopping = True
         self.lease.ask_to_stop(reason)
 
     def _say_how_to_go_on(self) -> None:
         """Which seeds wait, and the command that goes on with them."""
         name, given_up = self.ledger.name, self.lives.given_up
+        say = partial(self.console.print, style="yellow", markup=False, soft_wrap=True)
         for fate in sorted({fate.reason for fate in given_up.values()}):
             count = sum(other.reason == fate for other in given_up.values())
-            self.console.print(f"{count} seeds are given up. {fate}", style="yellow", markup=False)
+            say(f"{count} seeds are given up. {fate}")
         if given_up:
-            self.console.print(f"Once that is put right: par resume {name} --failed", style="yellow", markup=False)
-        self.console.print(f"Some seeds of {name} have no result yet: go on with --resume {name}", style="yellow")
+            say(f"Once that is put right: par resume {name} --failed")
+        say(f"Some seeds of {name} have no result yet: go on with --resume {name}")
 
     def _show(self, state: SweepState) -> None:
         """The table, the plot, and where to look further."""

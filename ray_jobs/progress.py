@@ -104,7 +104,7 @@ class Progress(Callback):
     def _print(self, ticket: Ticket, message: str) -> None:
         name = config_name(self._record(ticket))
         line = f"{datetime.now():%H:%M:%S}  {name}·seed{ticket.seed}  {message}"
-        self.console.print(line, highlight=False, markup=False)  # a message may hold anything, brackets included
+        self.console.print(line, highlight=False, markup=False, soft_wrap=True)  # a message may hold anything
 
 
 def _said(attempts: Sequence[Attempt], fault: BaseException) -> str:

@@ -20,7 +20,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 from par.errors import LedgerError
 from par.objects import Objects, decode, encode, public
@@ -128,14 +127,6 @@ class Ledger:
             return decode(WANTED, self.objects.get(WANTED))
         except FileNotFoundError:
             return {}
-
-    def folder(self, config: str, seed: int) -> str:
-        """Return the folder of a seed: an absolute local path, or a URI of the storage's kind."""
-        place = self.objects.below(_seed(config, seed)).root
-        if self.objects.is_local:
-            return place
-        uri = urlsplit(self.storage)
-        return uri._replace(path=f"{uri.path.rstrip('/')}/{self.name}/{_seed(config, seed)}").geturl()
 
     def checkpoints(self, config: str, seed: int) -> Objects:
         """Where the checkpoints of a seed lie."""

@@ -5,7 +5,7 @@ import pytest
 from par.errors import LedgerError
 from par.objects import Objects, encode, public
 from par.study.ledger import FORMAT, Ledger, sweeps
-from tests.study.ledgers import CONFIG, begun, contents, in_memory
+from tests.study.ledgers import CONFIG, begun, contents
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def test_opening_gives_back_what_creating_recorded(storage):
     again = Ledger.open(storage, "smoke")
     assert again.sweep == ledger.sweep == {"space": "question: why?", "format": FORMAT}
     assert again.read() == ledger.read()
-    assert again.folder(CONFIG.id, 0) == ledger.folder(CONFIG.id, 0)
+    assert again.checkpoints(CONFIG.id, 0).root == ledger.checkpoints(CONFIG.id, 0).root
 
 
 def test_a_local_folder_has_a_path_and_a_uri(tmp_path):
@@ -28,7 +28,7 @@ def test_a_local_folder_has_a_path_and_a_uri(tmp_path):
     for storage in (tmp_path, f"file://{tmp_path}"):
         again = Ledger.open(storage, "smoke")
         assert again.read() == ledger.read()
-        assert again.folder(CONFIG.id, 0) == ledger.folder(CONFIG.id, 0)
+        assert again.checkpoints(CONFIG.id, 0) == ledger.checkpoints(CONFIG.id, 0)
 
 
 def test_an_existing_sweep_is_resumed_not_created_again(storage):
@@ -77,11 +77,3 @@ def test_a_newer_format_is_refused(storage, found):
     with pytest.raises(LedgerError, match=f"format={found}, known up to {FORMAT}: update par"):
         Ledger.open(storage, "smoke")
     assert contents(ledger) == before
-
-
-@pytest.mark.parametrize("storage", ["s3://bucket{}", "s3://bucket/{}", "gs://bucket/runs{}", "gs://bucket/runs/{}"])
-@pytest.mark.parametrize("options", ["", "?region=eu&scheme=http"])
-def test_a_folder_in_an_object_store_keeps_the_options_of_the_storage(storage, options):
-    """The folder of a seed is a URI that opens the same store again, its options included."""
-    folder = in_memory(storage=storage.format(options)).folder(CONFIG.id, 3)
-    assert folder == f"{storage.format('').rstrip('/')}/smoke/configs/{CONFIG.id}/seed-3{options}"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from par.config import RunConfig
 from par.errors import LedgerError
-from par.objects import Objects, encode
+from par.objects import encode
 from par.study.ledger import Attempt, Ledger, Verdict
 from tests.study.ledgers import (
     CONFIG,
@@ -42,7 +42,6 @@ def test_layout_is_the_documented_one(ledger):
     assert found.keys() == paths | {f"{below}/seed-2/accuracy.parquet"}
     assert all(isinstance(json.loads(found[path]), dict) for path in paths)
     assert found[f"{below}/seed-2/accuracy.parquet"] == b"PAR1"
-    assert Objects.at(ledger.folder(CONFIG.id, 2)).get("accuracy.parquet") == b"PAR1"
 
 
 def test_a_file_beside_the_result_is_read_back(ledger):
