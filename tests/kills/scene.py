@@ -4,7 +4,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,19 +50,18 @@ class Scene:
         given = dict(zip(self.options, self.options[1:], strict=False)).get("--tracking-uri")
         return given or f"sqlite:///{self.storage}/mlflow.db"
 
-    def start(self, **environment: str) -> subprocess.Popen[str]:
-        space = write_space(
-            self.storage.parent / f"{self.storage.name}.yaml", steps=STEPS, workers=self.workers, seeds=self.seeds
-        )
-        return self._run("--space", str(space), "--name", NAME, **environment)
+    def start(self) -> subprocess.Popen[str]:
+        space = self.storage.parent / f"{self.storage.name}.yaml"
+        write_space(space, steps=STEPS, workers=self.workers, seeds=self.seeds)
+        return self._run("--space", str(space), "--name", NAME)
 
     def resume(self, *options: str) -> subprocess.Popen[str]:
         return self._run("--resume", NAME, *options)
 
-    def _run(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    def _run(self, *arguments: str) -> subprocess.Popen[str]:
         return start(
             *arguments, "--storage", str(self.storage), "--max-concurrent", "1", *self.options,
-            environment={MARK: str(self.storage), **self.environment, **environment},
+            environment={MARK: str(self.storage), **self.environment},
         )  # fmt: skip
 
     def await_halfway(self, driver: subprocess.Popen[str] | None) -> str:
@@ -97,9 +97,7 @@ class Scene:
         deadline = time.monotonic() + LIMIT_S
         while not condition():
             assert driver is None or driver.poll() is None, driver.communicate()[0]
-            assert time.monotonic() < deadline, (
-                f"it did not come: {[process.cmdline() for process in self.processes()]}"
-            )
+            assert time.monotonic() < deadline, f"it did not come; processes: {self.commands()}"
             time.sleep(0.02)
 
     def attempts(self) -> dict[str, dict]:
@@ -115,18 +113,14 @@ class Scene:
         found = [life for path, life in self.attempts().items() if path.rpartition("/")[0] == folder]
         return sorted(found, key=lambda life: life["start"])
 
-    def processes(self) -> Iterator[psutil.Process]:
-        """Those that belong to the scene, wherever they were started."""
-        for process in psutil.process_iter():
-            try:
-                if process.environ().get(MARK) == str(self.storage) and process.status() != psutil.STATUS_ZOMBIE:
-                    yield process
-            except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue
-
     def commands(self) -> dict[int, str]:
-        """What its processes are, by their number."""
-        return {process.pid: " ".join(process.cmdline()) for process in self.processes()}
+        """What runs of the scene, wherever it was started, by number of the process."""
+        found: dict[int, str] = {}
+        for process in psutil.process_iter():
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                if process.environ().get(MARK) == str(self.storage) and process.status() != psutil.STATUS_ZOMBIE:
+                    found[process.pid] = " ".join(process.cmdline())
+        return found
 
     def pids(self, name: str) -> list[int]:
         """Of the processes whose command has this name in it."""
@@ -134,14 +128,14 @@ class Scene:
 
     def await_silence(self) -> None:
         """Wait until no process of the scene is left: a killed driver leaves no orphans."""
-        self.wait(lambda: not list(self.processes()), None)
+        self.wait(lambda: not self.commands(), None)
 
     def end(self) -> None:
         """Kill what is left."""
-        left = list(self.processes())
-        for process in left:
-            process.kill()
-        psutil.wait_procs(left, timeout=60)
+        for pid in self.commands():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.await_silence()
 
     def committed(self, attempt: str) -> int:
         """The last step that the seed of an attempt has committed; 0 before the first."""

@@ -6,9 +6,9 @@ import psutil
 import pytest
 from ray.cluster_utils import Cluster
 
-from tests.kills.scene import NAME, STEPS, output_of
+from tests.kills.scene import LIMIT_S, NAME, STEPS, output_of
 from tests.ray_jobs.heads import ray_head
-from tests.ray_jobs.sweeps import REPOSITORY, write_space
+from tests.ray_jobs.sweeps import REPOSITORY, runs, write_space
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(900)]
 
@@ -44,8 +44,8 @@ def test_the_head(scene, judged, tmp_path):
         attempt = sweep.await_halfway(driver)
         everything = psutil.Process(head.process.pid).children(recursive=True)
         sweep.kill(head.process.pid, *(process.pid for process in everything))
-        code = driver.wait(240)
-        print(code, driver.communicate()[0])
+        driver.communicate(timeout=LIMIT_S)
+        assert driver.returncode not in (0, 2)
     with ray_head(REPOSITORY, tmp_path / "next.log") as head:
         sweep.options = ("--address", head.address)
         driver = sweep.resume()
@@ -63,24 +63,13 @@ def test_ray_job_stop(scene, judged, tmp_path):
         "--max-concurrent", "1",
     ]  # fmt: skip
     with ray_head(REPOSITORY, tmp_path / "head.log", {"RAY_JOB_STOP_WAIT_TIME_S": "60"}) as head:
-        ray(
-            head,
-            "job",
-            "submit",
-            "--no-wait",
-            "--submission-id",
-            "sweep",
-            "--",
-            "python",
-            "ray_jobs/sweep.py",
-            *command,
-        )
+        ray(head, "job", "submit", "--no-wait", "--submission-id", NAME, "--", *command)
         attempt = sweep.await_halfway(None)
         sweep.note_kill()
-        ray(head, "job", "stop", "sweep")
-        said = ray(head, "job", "logs", "sweep")
-        print(said, ray(head, "job", "status", "sweep"))
+        ray(head, "job", "stop", NAME)
+        assert "SIGTERM: trials save and leave" in ray(head, "job", "logs", NAME)
     assert sweep.attempts()[attempt]["failure"] == "STOPPED"
+    assert {run.info.status for run in runs(sweep.storage)} == {"KILLED", "FINISHED"}
     driver = sweep.resume()
     sweep.await_training(driver)
     output_of(driver)
@@ -88,7 +77,7 @@ def test_ray_job_stop(scene, judged, tmp_path):
 
 
 def ray(head, *arguments: str) -> str:
-    done = subprocess.run(
-        ["ray", *arguments], cwd=REPOSITORY, env=dict(head.client), capture_output=True, text=True, check=False
-    )
-    return done.stdout + done.stderr
+    command, environment = ["ray", *arguments], dict(head.client)
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

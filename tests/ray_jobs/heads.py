@@ -39,7 +39,8 @@ def ray_head(folder: Path, log: Path, environment: Mapping[str, str] | None = No
     } | dict(environment or {})  # fmt: skip
     command = [
         "ray", "start", "--head", "--block", "--port", str(port), "--dashboard-port", str(dashboard),
-        "--num-cpus", "2", "--resources", json.dumps({"PAR_DRIVER": 8}),
+        "--dashboard-agent-listen-port", str(free_port()), "--num-cpus", "2",
+        "--resources", json.dumps({"PAR_DRIVER": 8}),
     ]  # fmt: skip
     with log.open("w") as file:
         process = subprocess.Popen(command, cwd=folder, env=variables, stdout=file, stderr=file, start_new_session=True)
