@@ -38,12 +38,16 @@ class Orders:
         return self._reason or StoppedError("another worker of the seed was asked to stop")
 
     def check_ownership(self) -> LeaseRecord | None:
-        """The lease that the seed runs under. Raises SupersededError, before anything is written, if it is lost."""
+        """The lease that the seed runs under. Raises SupersededError, before anything is written, if it is lost.
+
+        So it is if another attempt has begun: a worker may outlive its node's daemon, by which it was declared dead.
+        """
         if self.ticket.driver is None:
             return None
-        lease = latest(self.ticket.ledger())
-        if lease is None or lease.owner != self.ticket.driver:
-            raise SupersededError(
-                f"driver {self.ticket.driver} has lost sweep {self.ticket.sweep}: nothing more is written"
-            )
+        ledger, ticket = self.ticket.ledger(), self.ticket
+        lease = latest(ledger)
+        if lease is None or lease.owner != ticket.driver:
+            raise SupersededError(f"driver {ticket.driver} has lost sweep {ticket.sweep}: nothing more is written")
+        if (last := ledger.last_attempt(ticket.config, ticket.seed)) > ticket.attempt:
+            raise SupersededError(f"attempt {last} has followed attempt {ticket.attempt}: nothing more is written")
         return lease

@@ -139,11 +139,15 @@ class Ledger:
     def begin_attempt(self, config: str, seed: int, record: Mapping[str, Any]) -> int:
         """Write the start of a life of the seed and return its number, counted from 1."""
         self._require(config)
-        names = self.files(config, seed)
-        number = 1 + max((int(m[1]) for name in names if (m := re.fullmatch(r"attempt-(\d+)\.json", name))), default=0)
+        number = 1 + self.last_attempt(config, seed)
         path = f"{_seed(config, seed)}/attempt-{number}.json"
         self.objects.put(path, encode(path, record))
         return number
+
+    def last_attempt(self, config: str, seed: int) -> int:
+        """Number of the seed's last attempt; 0 before the first."""
+        names = self.files(config, seed)
+        return max((int(m[1]) for name in names if (m := re.fullmatch(r"attempt-(\d+)\.json", name))), default=0)
 
     def end_attempt(self, config: str, seed: int, attempt: int, record: Mapping[str, Any]) -> None:
         """Add ``record``, which needs an ``end``, to the attempt. Raises LedgerError if it has ended otherwise."""

@@ -29,6 +29,4 @@ def test_the_table_replaces_the_one_before(tmp_path):
     for rows in ([ROW, ROW], [ROW]):
         write_into(page, rows)
         assert page.read_text() == f"before\n{BEGIN}\n{markdown(rows)}\n{END}\nafter\n"
-    assert "| trial process | WORKER_DIED → done | 1 of 1 | 4 of 4 |" in markdown(
-        [ROW]
-    )
+    assert "| trial process | WORKER_DIED → done | 1 of 1 | 4 of 4 |" in markdown([ROW])

@@ -79,6 +79,18 @@ def test_a_seed_that_is_another_drivers_writes_nothing(tmp_path, by_force):
     assert seed.ledger().read_config(seed.config).results == {}
 
 
+def test_an_attempt_that_has_a_successor_writes_nothing(tmp_path):
+    """A worker that was taken for dead, and whose seed was started again, writes no checkpoint and no result."""
+    seed, _ = sweep(tmp_path, train__checkpoint_every=5)
+    ledger = seed.ledger()
+    numbers = [ledger.begin_attempt(seed.config, seed.seed, {}) for _ in range(2)]
+    assert numbers == [1, 2]
+    with pytest.raises(SupersededError, match="attempt 2 has followed attempt 1"):
+        run_seed(replace(seed, attempt=1), lambda record: None)
+    assert committed_step(seed.checkpoints) == 0
+    assert run_seed(replace(seed, attempt=2), lambda record: None).step == 20
+
+
 def test_orders_are_looked_for_now_and_then(tmp_path):
     """A worker reads the storage once in a few seconds, not at every step."""
     seed, lease = sweep(tmp_path)
