@@ -65,6 +65,8 @@ def decide(attempts: Sequence[Attempt]) -> StartAgain | GiveUp:
     if kind not in BUDGETS:
         return GiveUp(f"{kind}: {ADVICE[kind]}{_where(last)}", kind)
     used = _in_vain(attempts, kind)
+    if not used:
+        return StartAgain(f"{kind}: it had come further, to step {last.saved_step}")
     if used <= BUDGETS[kind]:
         return StartAgain(f"{kind}: start {used} of {BUDGETS[kind]} again from step {last.saved_step}")
     return GiveUp(f"{kind} after {used} attempts from step {last.saved_step}: {ADVICE[kind]}{_where(last)}", kind)
