@@ -311,7 +311,9 @@ def test_a_second_driver_is_refused(tmp_path):
     assert len(attempts(tmp_path, "tiny")) == 2
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
 def test_a_stopped_sweep_saves_and_goes_on(tmp_path, number, code):
     """On a signal the trials save the step that they are at and leave, MLflow says KILLED, and the exit code tells the
     signal; resumed, the sweep ends as if it had never been stopped (M3)."""

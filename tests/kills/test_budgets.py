@@ -1,4 +1,4 @@
-"""Processes of a real sweep that stop, or die, in the middle of their work."""
+"""Processes of a real sweep that stop, or die again and again: what their budgets allow."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ import pytest
 
 from tests.ray_jobs.sweeps import attempts, files, results, start, wait_until, write_space
 
-pytestmark = pytest.mark.ray
+pytestmark = pytest.mark.kill
 
 
 def train_workers(driver: int) -> list[psutil.Process]:
