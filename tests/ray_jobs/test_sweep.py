@@ -214,69 +214,48 @@ def test_killed_driver_resumes(tmp_path):
     assert after == results(tmp_path, "whole")
 
 
-def without_result(finished: Path, folder: Path) -> tuple[Path, Path, str]:
-    """A copy of a finished sweep in which one seed has no result and a checkpoint of another run; its manifest."""
-    storage = Path(shutil.copytree(finished, folder / "copy"))
-    seed = sorted((storage / "tiny" / "configs").glob("*/seed-1"))[0]
-    (seed / "result.json").unlink()
-    (seed.parent / "verdict.json").unlink()
-    manifest = next(seed.glob("checkpoints/*/COMMIT.json"))
-    return storage, manifest, manifest.read_text()
+def test_a_seed_that_fails_waits_for_a_person(finished, tmp_path):
+    """A seed with a checkpoint of another run shows its reason, without a traceback, and is given up, exit code 1.
 
-
-def test_failed_seed_leaves_the_others_alone(finished, tmp_path):
-    """A seed that fails shows its reason, without a traceback, and the exit code is 1; it waits for --failed, and then
-    it alone runs again (R11 R15 R16)."""
-    storage, manifest, right = without_result(finished[0], tmp_path)
-    manifest.write_text(right.replace('"seed": 1', '"seed": 99'))
-    code, output = sweep("--resume", "tiny", "--storage", str(storage))
-    assert code == 1
-    assert "use another folder" in output
-    assert "Traceback" not in output
-    assert "par resume tiny --failed" in output
-    assert len(results(storage, "tiny")) == CONFIGURATIONS * SEEDS - 1
-    manifest.write_text(right)
-    lives = attempts(storage, "tiny")
-    for more in ((), ("--failed", "--kinds", "HANG,OOM_HOST")):
-        assert sweep("--resume", "tiny", "--storage", str(storage), *more)[0] == 1
-    assert attempts(storage, "tiny") == lives
-    code, output = sweep("--resume", "tiny", "--storage", str(storage), "--failed", "--kinds", "DATA")
-    assert code == 0, output
-    assert results(storage, "tiny") == results(finished[0], "tiny")
-    assert len(attempts(storage, "tiny")) == len(lives) + 1
-
-
-def test_nothing_of_tunes_is_needed_to_go_on(finished, tmp_path):
-    """Without the files that Tune and Train left, which code of another version could not read, a sweep goes on from
-    JSON alone, and each attempt says which code it ran (R5 R6)."""
-    storage, manifest, _ = without_result(finished[0], tmp_path)
-    shutil.rmtree(manifest.parent.parent)
+    With --max-failed-share 0 that ends the sweep, and what was not begun runs at the next resume, as if nothing had
+    been (R7); the seed itself waits until its kind is asked for, and then it alone runs again (R11 R15 R16). Only JSON
+    and checkpoints are needed: the files that Tune and Train left are gone (R5 R6).
+    """
+    storage = Path(shutil.copytree(finished[0], tmp_path / "copy"))
+    failing, other = sorted((storage / "tiny" / "configs").glob("*/seed-1"))
+    (failing / "result.json").unlink()
+    shutil.rmtree(other)
+    for seed in (failing, other):
+        (seed.parent / "verdict.json").unlink()
     shutil.rmtree(storage / "tiny" / "tune")
-    code, output = sweep("--resume", "tiny", "--storage", str(storage))
-    assert code == 0, output
-    assert results(storage, "tiny") == results(finished[0], "tiny")
-    assert all(len(attempt["source"]) == 16 for attempt in attempts(storage, "tiny").values())
-
-
-def test_a_sweep_that_stopped_at_its_first_failure_goes_on(finished, tmp_path):
-    """With --max-failed-share 0 the first seed that is given up ends the sweep; what was not begun runs later (R7)."""
-    storage, manifest, right = without_result(finished[0], tmp_path)
-    last = sorted((storage / "tiny" / "configs").glob("*/seed-1"))[1]
-    shutil.rmtree(last)
-    (last.parent / "verdict.json").unlink()
+    manifest = next(failing.glob("checkpoints/*/COMMIT.json"))
+    right = manifest.read_text()
     manifest.write_text(right.replace('"seed": 1', '"seed": 99'))
     resume = ("--resume", "tiny", "--storage", str(storage), "--max-concurrent", "1")
+
     code, output = sweep(*resume, "--max-failed-share", "0")
     assert code == 1
+    assert "use another folder" in output
     assert "--max-failed-share allows no more" in output
+    assert "par resume tiny --failed" in output
+    assert "Traceback" not in output
+    assert len(results(storage, "tiny")) == CONFIGURATIONS * SEEDS - 2
+
+    assert sweep(*resume, "--failed", "--kinds", "HANG,OOM_HOST")[0] == 1
+    assert len(results(storage, "tiny")) == CONFIGURATIONS * SEEDS - 1
+    lives = attempts(storage, "tiny")
+
     manifest.write_text(right)
-    code, output = sweep(*resume, "--failed")
+    code, output = sweep(*resume, "--failed", "--kinds", "DATA")
     assert code == 0, output
     assert results(storage, "tiny") == results(finished[0], "tiny")
+    [again] = [life for path, life in attempts(storage, "tiny").items() if path not in lives]
+    assert again["asked_for"]
+    assert len(again["source"]) == 16
 
 
 def test_a_budget_counts_what_was_used(tmp_path):
-    """A sweep whose device-hours are used up has its seeds save and leave; with more it goes on where it was (R9)."""
+    """A sweep whose device-hours are used up has its seeds save and leave; with no more it begins nothing (R9)."""
     space = write_space(tmp_path / "tiny.yaml", steps=400, seeds=1)
     place = ("--storage", str(tmp_path))
     code, output = sweep("--space", str(space), *place, "--device-hours", "0.001")
@@ -286,15 +265,11 @@ def test_a_budget_counts_what_was_used(tmp_path):
     assert {attempt["failure"] for attempt in lives.values()} == {"STOPPED"}
     assert {attempt["message"].split(":")[0] for attempt in lives.values()} == {"BUDGET"}
     assert max(attempt["saved_step"] for attempt in lives.values()) > 0
-    before = time.monotonic()
     code, output = sweep("--resume", "tiny", *place, "--device-hours", "0.001")
     assert code == 1
-    assert len(results(tmp_path, "tiny")) == 0
-    assert time.monotonic() - before < 120
-    code, output = sweep("--resume", "tiny", *place)
-    assert code == 0, output
-    again = [attempt for attempt in attempts(tmp_path, "tiny").values() if attempt["resumed_at"]]
-    assert again
+    assert "BUDGET" in output
+    assert attempts(tmp_path, "tiny") == lives
+    assert sum(attempt["device_seconds"] for attempt in lives.values()) > 3.6
 
 
 def test_a_second_driver_is_refused(tmp_path):
