@@ -113,11 +113,10 @@ def drive(space: Space, ledger: Ledger | None, begin: Callable[[], Ledger], opti
         ledger, stopping = ledger or begin(), Stopping()
         if options.break_lease and holder(ledger):
             break_lease(ledger, options.break_lease)
-        warn = partial(console.print, style="yellow", markup=False, soft_wrap=True)
         with (
             stopping.on_signals(),
             hold(ledger, code=source_hash(), on_lost=stopping.ask) as lease,
-            Spool(ledger, store, warn) as projection,
+            Spool(ledger, store, partial(_warn, console)) as projection,
         ):
             lives = Lives(ledger, space.seed_numbers, partial(saved_step, ledger), options.kinds)
             state = lives.take_over(ledger.read(), lease.last_seen)
@@ -140,8 +139,12 @@ class Driver:
 
     def run(self, todo: list[BackbonePlan]) -> int:
         """Run what is left and show the results; 0 when every wanted seed has one."""
-        if any(plan.left for plan in todo):
-            self._fit(todo)
+        done, self.total = sum(plan.done for plan in todo), sum(plan.seeds for plan in todo)
+        self._look()
+        if self.stopping.reason is not None:
+            self._warn(f"{self.stopping.reason}: nothing is started")
+        elif done < self.total:
+            self._fit(done, concurrency=min(plan.concurrency for plan in todo))
         state, complete = self.lives.end_open(self.ledger.read(), now()), self.search.complete()
         self.projection.sync(state, status="FINISHED" if complete else "KILLED")
         for backbone in sorted(self.search.exhausted):
@@ -161,7 +164,7 @@ class Driver:
             driver=self.lease.record.owner, asked_for=asked_for, hang_after_s=self.options.hang_after_s,
         ).to_dict()  # fmt: skip
 
-    def _fit(self, todo: list[BackbonePlan]) -> None:
+    def _fit(self, done: int, *, concurrency: int) -> None:
         """Hand what is left to Tune; it returns when nothing more can be started.
 
         Tune starts nothing again by itself: a seed that failed is suggested once more, or given up.
@@ -170,7 +173,6 @@ class Driver:
         os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
         os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
         sessions = self.ledger.objects.below("tune")
-        done, self.total = sum(plan.done for plan in todo), sum(plan.seeds for plan in todo)
         progress = Progress(
             self.ledger, self.projection, self.console, done=done, total=self.total, settle=self.search.settle
         )
@@ -179,7 +181,7 @@ class Driver:
             tune_config=tune.TuneConfig(
                 search_alg=self.search,
                 num_samples=-1,
-                max_concurrent_trials=min(plan.concurrency for plan in todo),
+                max_concurrent_trials=concurrency,
                 reuse_actors=True,
                 trial_name_creator=_trial_name,
                 trial_dirname_creator=_trial_name,
@@ -206,21 +208,22 @@ class Driver:
 
     def _stop(self, reason: str) -> None:
         """Start nothing more, and have the trials save and leave."""
-        patience = f"{reason}: trials save and leave, up to {self.options.grace_s:g} s"
-        self.console.print(patience, style="yellow", markup=False, soft_wrap=True)
+        self._warn(f"{reason}: trials save and leave, up to {self.options.grace_s:g} s")
         self.search.stopping = True
         self.lease.ask_to_stop(reason)
 
     def _say_how_to_go_on(self) -> None:
         """Which seeds wait, and the command that goes on with them."""
         name, given_up = self.ledger.name, self.lives.given_up
-        say = partial(self.console.print, style="yellow", markup=False, soft_wrap=True)
         for fate in sorted({fate.reason for fate in given_up.values()}):
             count = sum(other.reason == fate for other in given_up.values())
-            say(f"{count} seeds are given up. {fate}")
+            self._warn(f"{count} seeds are given up. {fate}")
         if given_up:
-            say(f"Once that is put right: par resume {name} --failed")
-        say(f"Some seeds of {name} have no result yet: go on with --resume {name}")
+            self._warn(f"Once that is put right: par resume {name} --failed")
+        self._warn(f"Some seeds of {name} have no result yet: go on with --resume {name}")
+
+    def _warn(self, line: str) -> None:
+        _warn(self.console, line)
 
     def _show(self, state: SweepState) -> None:
         """The table, the plot, and where to look further."""
@@ -244,6 +247,10 @@ class Driver:
             return f"mlflow ui --backend-store-uri {uri}"
         default = Path(self.ledger.storage) == REPOSITORY / "results"
         return "make ui" if default else f"make ui RESULTS={self.ledger.storage}"
+
+
+def _warn(console: Console, line: str) -> None:
+    console.print(line, style="yellow", markup=False, soft_wrap=True)
 
 
 def _placement(
