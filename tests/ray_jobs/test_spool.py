@@ -1,6 +1,5 @@
 """Training never fails, and the driver never waits, because of MLflow: a real server that is killed meanwhile."""
 
-import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +8,6 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from par.study.ledger import Ledger
 from ray_jobs import spool as spooling
 from ray_jobs.commands.sync import synced
 from ray_jobs.spool import Spool
@@ -112,37 +110,24 @@ def test_a_server_that_never_answers(tmp_path):
     assert any("par sync demo" in line for line in said)
 
 
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("store")
-    open_store(default_uri(folder))
-    return folder / "mlflow.db"
-
-
-@pytest.fixture
-def embedded(tmp_path: Path, empty_store: Path) -> Ledger:
-    shutil.copy(empty_store, tmp_path)
-    return new_ledger(tmp_path)
-
-
-def test_what_is_refused_holds_nothing_else_up(embedded):
+def test_what_is_refused_holds_nothing_else_up(beside_a_store):
     """What MLflow refuses is left out and said once; all that came after it is written."""
     said = list[str]()
-    everything_finished(embedded)
-    with Spool(embedded, open_store(default_uri(embedded.storage)), said.append) as spool:
+    everything_finished(beside_a_store)
+    with Spool(beside_a_store, open_store(default_uri(beside_a_store.storage)), said.append) as spool:
         spool.log_file(Path("absent.png"))
         spool.log_file(Path("absent too.png"))
-        spool.sync(embedded.read(), status="FINISHED")
-    assert {status for status, *_ in everything(default_uri(embedded.storage)).values()} == {"FINISHED"}
+        spool.sync(beside_a_store.read(), status="FINISHED")
+    assert {status for status, *_ in everything(default_uri(beside_a_store.storage)).values()} == {"FINISHED"}
     assert [message.partition(";")[0] for message in said] == ["MLflow refuses a part of what the sweep writes"]
 
 
-def test_records_that_come_meanwhile_go_together(embedded):
+def test_records_that_come_meanwhile_go_together(beside_a_store):
     """A thousand training records of a seed take a few calls, in the order in which they came."""
-    record = embedded.read().configs[0].record
-    with Spool(embedded, open_store(default_uri(embedded.storage)), print) as spool:
+    record = beside_a_store.read().configs[0].record
+    with Spool(beside_a_store, open_store(default_uri(beside_a_store.storage)), print) as spool:
         for step in range(1, 1001):
             spool.log_steps(record, 0, {"step": step, "train/loss": 1.0 / step})
     assert spool.projection.runs.written < 20
-    *_, points = everything(default_uri(embedded.storage))[f"demo/{record.id}/seed-0"]
+    *_, points = everything(default_uri(beside_a_store.storage))[f"demo/{record.id}/seed-0"]
     assert points["train/loss"] == [(step, 1.0 / step) for step in range(1, 1001)]

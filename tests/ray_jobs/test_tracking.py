@@ -32,18 +32,9 @@ from tests.ray_jobs.projected import (
 from tests.ray_jobs.sweeps import REPOSITORY, runs
 
 
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory) -> Path:
-    """A store with its tables made, which takes MLflow seconds."""
-    folder = tmp_path_factory.mktemp("store")
-    open_store(default_uri(folder))
-    return folder / "mlflow.db"
-
-
 @pytest.fixture
-def ledger(tmp_path: Path, empty_store: Path) -> Ledger:
-    shutil.copy(empty_store, tmp_path)
-    return new_ledger(tmp_path)
+def ledger(beside_a_store: Ledger) -> Ledger:
+    return beside_a_store
 
 
 def projection_of(ledger: Ledger) -> Projection:
