@@ -29,6 +29,10 @@ class FailureKind(StrEnum):
     DATA = "DATA"
 
 
+FROM_OUTSIDE = (FailureKind.STOPPED, FailureKind.PREEMPTED, FailureKind.NODE_LOST)
+"""What says nothing against the run: it was taken down."""
+
+
 class ParError(Exception):
     """Base of all errors that par raises on purpose. The message names the field, the value and the next action."""
 

@@ -22,6 +22,8 @@ from par.errors import DiskFullError, LedgerError
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP}
 """What a file system without hard links, such as a mounted object store, answers."""
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Error numbers of a disk without room, and of a quota that is used up."""
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{32}")
 
 
@@ -219,7 +221,7 @@ def _commit(path: Path, data: bytes, publish: Callable[[Path, Path], object]) ->
 def _lacks_space(fault: BaseException | None) -> bool:
     """Whether an error, or one that it came from, is that of a full disk."""
     while fault is not None:
-        if isinstance(fault, OSError) and fault.errno in (errno.ENOSPC, errno.EDQUOT):
+        if isinstance(fault, OSError) and fault.errno in DISK_FULL:
             return True
         fault = fault.__cause__ or fault.__context__
     return False

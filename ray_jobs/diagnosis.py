@@ -1,6 +1,5 @@
 """What an attempt died of: the kind of failure behind an exception."""
 
-import errno
 import re
 from collections.abc import Iterator
 
@@ -14,6 +13,7 @@ from ray.train.v2._internal.exceptions import (
 from ray.train.v2.api.exceptions import ControllerError, NCCLHangError, PreemptionError
 
 from par.errors import FailureKind, ParError, PassTooLargeError
+from par.objects import DISK_FULL
 from par.training.speed import lacks_memory
 
 _TYPES: tuple[tuple[type[BaseException], FailureKind], ...] = (
@@ -33,7 +33,6 @@ _WORDS: tuple[tuple[str, FailureKind], ...] = (
     (r"No space left on device|Disk quota exceeded", FailureKind.DISK),
 )
 """What Ray, NCCL and gloo say where they have no exception of its own for it."""
-_FULL = {errno.ENOSPC, errno.EDQUOT}
 _LEAST_TELLING = (FailureKind.HANG, FailureKind.STOPPED)
 """Of several workers these are believed last: the peers of one that died wait for it in vain, or are stopped."""
 
@@ -70,7 +69,7 @@ def _kind(fault: BaseException) -> FailureKind | None:
         return FailureKind.OOM_GPU
     if isinstance(fault, RayActorError) and fault.preempted:
         return FailureKind.PREEMPTED
-    if isinstance(fault, OSError) and fault.errno in _FULL:
+    if isinstance(fault, OSError) and fault.errno in DISK_FULL:
         return FailureKind.DISK
     return _kind_by_type(fault) or _kind_by_words(fault)
 

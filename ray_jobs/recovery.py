@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from par.config import RunConfig
-from par.errors import FailureKind
+from par.errors import FROM_OUTSIDE, FailureKind
 from par.study.records import Attempt, ConfigState
 
-WITHOUT_LIMIT = (FailureKind.STOPPED, FailureKind.PREEMPTED, FailureKind.NODE_LOST)
-"""Nothing that the run did: they never use up a budget."""
 BUDGETS = {FailureKind.WORKER_DIED: 2, FailureKind.HANG: 1}
 """How often a seed is started again from the same step after a failure that may pass; others do not."""
 ADVICE = {
@@ -60,7 +58,7 @@ def decide(attempts: Sequence[Attempt]) -> StartAgain | GiveUp:
     if "next_micro_batch" in last.record:
         return StartAgain(f"{last.failure}: with {last.record['next_micro_batch']} prompts per pass")
     kind = FailureKind(last.failure)
-    if kind in WITHOUT_LIMIT:
+    if kind in FROM_OUTSIDE:
         return StartAgain(f"{kind}: uses up no budget")
     if kind not in BUDGETS:
         return GiveUp(f"{kind}: {ADVICE[kind]}{_where(last)}", kind)

@@ -3,11 +3,9 @@
 from collections import Counter
 from enum import StrEnum
 
+from par.errors import FROM_OUTSIDE
 from par.study.records import ConfigState, SeedState, SweepState
 from par.study.space import Space
-
-_FROM_OUTSIDE = {"STOPPED", "PREEMPTED", "NODE_LOST"}
-"""Kinds of failure that say nothing against the seed: it was taken down."""
 
 
 class Standing(StrEnum):
@@ -34,7 +32,7 @@ def standing(config: ConfigState, seed: int, *, driven: bool) -> Standing:
     if not state.attempts[-1].ended:
         return Standing.RUNNING if driven else Standing.KILLED
     failure = state.attempts[-1].record.get("failure")
-    return Standing.KILLED if failure is None or failure in _FROM_OUTSIDE else Standing.FAILED
+    return Standing.KILLED if failure is None or failure in FROM_OUTSIDE else Standing.FAILED
 
 
 def last_word(config: ConfigState, seed: int) -> tuple[str, str]:

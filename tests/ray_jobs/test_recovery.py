@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ray import tune
 
-from par.errors import FailureKind
+from par.errors import FROM_OUTSIDE, FailureKind
 from par.study.ledger import ConfigRecord, Ledger
 from par.study.records import Attempt
 from par.testing import tiny_run
 from ray_jobs import trial
 from ray_jobs.cluster import DRIVER, connected
-from ray_jobs.recovery import BUDGETS, WITHOUT_LIMIT, GiveUp, StartAgain, decide, learnt_pass, smaller_pass
+from ray_jobs.recovery import BUDGETS, GiveUp, StartAgain, decide, learnt_pass, smaller_pass
 from ray_jobs.ticket import Ticket
 from ray_jobs.worker import run_seed
 
-WITHOUT_BUDGET = [kind for kind in FailureKind if kind not in WITHOUT_LIMIT and kind not in BUDGETS]
+WITHOUT_BUDGET = [kind for kind in FailureKind if kind not in FROM_OUTSIDE and kind not in BUDGETS]
 
 
 def life(number: int, failure: str | None = None, *, at: int = 0, saved: int | None = None, **more: Any) -> Attempt:
@@ -38,7 +38,7 @@ def test_a_budget_is_used_up_where_nothing_comes_further(kind):
     assert f"after {len(lives)} attempts from step 0" in end.reason
 
 
-@pytest.mark.parametrize("kind", WITHOUT_LIMIT)
+@pytest.mark.parametrize("kind", FROM_OUTSIDE)
 def test_what_the_run_did_not_do_uses_up_no_budget(kind):
     """However often a node goes or a person stops the sweep, the seed starts again, and its other budgets stay (C7)."""
     lives = [life(1, FailureKind.WORKER_DIED), *(life(number, kind) for number in range(2, 30))]
