@@ -11,7 +11,7 @@ from par.objects import encode
 from par.study.ledger import ConfigRecord, Ledger, SeedResult, Verdict
 from par.study.space import Space, parse_space
 from ray_jobs.lives import Lives, now
-from ray_jobs.proposals import LedgerSearch
+from ray_jobs.search import LedgerSearch
 
 SPACE = """
 question: How long does a driver take to begin?
@@ -43,10 +43,10 @@ def case() -> Case:
     atexit.register(folder.cleanup)
     large = filled(Path(folder.name, "large"), space, space.configurations)
     small = filled(Path(folder.name, "small"), space, space.configurations // PARTS)
-    objects = space.configurations * (2 + 2 * space.seeds)
+    objects = space.configurations * (2 + 2 * len(space.stages.search_seeds))
     return Case(
         name="ledger",
-        setting={"configurations": space.configurations, "seeds": space.seeds, "parts": PARTS},
+        setting={"configurations": space.configurations, "seeds": len(space.stages.search_seeds), "parts": PARTS},
         amount=objects,
         unit="objects",
         product=lambda: replayed(large, space),
@@ -62,23 +62,23 @@ def filled(storage: Path, space: Space, configurations: int) -> Ledger:
     for number in range(configurations):
         record = _proposal(space, number)
         folder = storage / "large" / "configs" / record.id
-        for seed in space.seed_numbers:
+        for seed in space.stages.search_seeds:
             place = folder / f"seed-{seed}"
             place.mkdir(parents=True)
             _write(place / "attempt-1.json", ATTEMPT)
             _write(place / "result.json", SeedResult(metrics=METRICS, step=400, evaluation_set="0" * 16).to_dict())
         _write(folder / "config.json", record.to_dict())
-        verdict = Verdict(score=number % 10 / 10, seeds=tuple(space.seed_numbers), metrics=METRICS)
-        _write(folder / "verdict.json", verdict.to_dict())
+        verdict = Verdict(score=number % 10 / 10, seeds=tuple(space.stages.search_seeds), metrics=METRICS)
+        _write(folder / f"search-{len(verdict.seeds)}.json", verdict.to_dict())
     return ledger
 
 
 def replayed(ledger: Ledger, space: Space) -> list[float]:
     """Begin as a driver does; count the configurations, results and told trials, and add up what was told."""
-    lives = Lives(ledger, space.seed_numbers, lambda config, seed: 0)
+    lives = Lives(ledger, space.stages.search_seeds, lambda config, seed: 0)
     state = lives.take_over(ledger.read(), now())
     search = LedgerSearch(lives, space, lambda record, seed: {}, state.configs)
-    known = search.standing.configs.values()
+    known = search.race.configs.values()
     told = [trial.value for study in search.studies.values() for trial in study.study.get_trials(deepcopy=False)]
     results = sum(len(config.results) for config in known)
     return [float(len(known)), float(results), float(len(told)), float(sum(score or 0.0 for score in told))]

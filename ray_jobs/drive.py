@@ -26,8 +26,8 @@ from ray_jobs.lives import Lives, now, saved_step
 from ray_jobs.options import GRACE_S
 from ray_jobs.plan import BackbonePlan, mean_cost, plan_table, sampled_runs, seeds_done
 from ray_jobs.progress import Progress
-from ray_jobs.proposals import LedgerSearch, shares
 from ray_jobs.provenance import source_hash
+from ray_jobs.search import LedgerSearch
 from ray_jobs.spool import Spool
 from ray_jobs.stopping import GraceOver, StopCallback, Stopping
 from ray_jobs.store import default_uri, open_store
@@ -74,7 +74,7 @@ def show_plan(space: Space, ledger: Ledger | None, options: Options, console: Co
 def plans(space: Space, state: SweepState, options: Options, resources: Mapping[str, float]) -> list[BackbonePlan]:
     """The plan of every backbone. Raises ConfigError if a trial does not fit the cluster or its devices."""
     found: list[BackbonePlan] = []
-    for backbone, configurations in shares(space).items():
+    for backbone, configurations in space.shares().items():
         runs = sampled_runs(space, backbone)
         needs = options.demand(max(run.train.workers for run in runs), resources)
         if not needs.gpus_per_worker and any(run.train.attention == "flex" for run in runs):
@@ -86,7 +86,8 @@ def plans(space: Space, state: SweepState, options: Options, resources: Mapping[
             BackbonePlan(
                 backbone=backbone,
                 configurations=configurations,
-                seeds=configurations * space.seeds,
+                fewest=space.stages.fewest(configurations),
+                most=space.stages.most(configurations),
                 done=seeds_done(state, backbone),
                 demand=needs,
                 concurrency=options.max_concurrent or fitting or 1,
@@ -118,7 +119,7 @@ def drive(space: Space, ledger: Ledger | None, begin: Callable[[], Ledger], opti
             hold(ledger, code=source_hash(), on_lost=stopping.ask) as lease,
             Spool(ledger, store, partial(_warn, console)) as projection,
         ):
-            lives = Lives(ledger, space.seed_numbers, partial(saved_step, ledger), options.kinds)
+            lives = Lives(ledger, space.stages.rung(0), partial(saved_step, ledger), options.kinds)
             state = lives.take_over(ledger.read(), lease.last_seen)
             return Driver(space, lives, state, options, resources, projection, console, lease, stopping).run(todo)
 
@@ -139,7 +140,7 @@ class Driver:
 
     def run(self, todo: list[BackbonePlan]) -> int:
         """Run what is left and show the results; 0 when every wanted seed has one."""
-        done, self.total = sum(plan.done for plan in todo), sum(plan.seeds for plan in todo)
+        done, self.total = sum(plan.done for plan in todo), sum(plan.most for plan in todo)
         self._look()
         if self.stopping.reason is not None:
             self._warn(f"{self.stopping.reason}: nothing is started")
@@ -227,7 +228,7 @@ class Driver:
 
     def _show(self, state: SweepState) -> None:
         """The table, the plot, and where to look further."""
-        self.console.print(results_table(state, self.space.seeds))
+        self.console.print(results_table(state, self.space))
         folder = Path(self.ledger.objects.root if self.ledger.objects.is_local else mkdtemp())
         try:
             plot = accuracy_by_depth(self.ledger, folder / "accuracy_by_depth.png")

@@ -27,7 +27,7 @@ class Lives:
 
     ledger: Ledger
     seeds: Collection[int]
-    """Of every configuration."""
+    """With which every configuration begins."""
     saved_step: Callable[[str, int], int]
     kinds: Collection[FailureKind] = ()
     given_up: dict[Seed, GiveUp] = field(default_factory=dict[Seed, GiveUp])
@@ -66,7 +66,7 @@ class Lives:
         """Decide what follows for a seed that has no result and does not run."""
         decision = decide(config.attempts(seed))
         if isinstance(decision, GiveUp):
-            others = self.seeds if decision.whole_configuration else (seed,)
+            others = {*self.seeds, *config.seeds} if decision.whole_configuration else {seed}
             self.given_up |= {(config.id, other): decision for other in others if other not in config.results}
         return decision
 

@@ -2,19 +2,21 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from par.errors import ConfigError
 from par.objects import Objects, public
 from par.study.ledger import Ledger, plain_name, sweeps
-from par.study.recorded import MAY_GROW, recorded_space, want
+from par.study.recorded import recorded_space, want
 from par.study.space import Space, load_space
 from ray_jobs.terminal import out
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESERVED = ("mlflow.db", "artifacts")
 """Names that MLflow's files have in a storage."""
+MAY_GROW = {"backbones", "configurations", "seeds", "confirm", "fresh_seeds"}
+"""What a space may have more of when its sweep goes on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,37 +120,43 @@ def _with_totals(before: Space | None, space: Space, totals: Totals) -> Space:
         raise ConfigError(
             f"--configurations {totals.configurations}: a grid and variants have {space.configurations}: leave it out"
         )
-    asked = {key: value for key, value in asdict(totals).items() if value is not None}
-    for key, value in asked.items():
-        if before is not None and value < getattr(before, key):
-            raise ConfigError(
-                f"--{key} {value}: there are {getattr(before, key)} in total, and nothing is taken away: give a larger "
-                "number, or leave it out"
-            )
-    if asked.get("configurations", len(space.backbones)) < len(space.backbones):
+    if before is not None:
+        _refuse_less("configurations", totals.configurations, before.configurations)
+        _refuse_less("seeds", totals.seeds, before.stages.rungs[-1])
+    configurations = totals.configurations or space.configurations
+    if configurations < len(space.backbones):
         raise ConfigError(
-            f"--configurations {totals.configurations} leaves some of the {len(space.backbones)} backbones without "
-            "one: raise it"
+            f"--configurations {configurations} leaves some of the {len(space.backbones)} backbones without one: raise "
+            "it"
         )
-    return replace(space, **asked)
+    stages = space.stages if totals.seeds is None else space.stages.up_to(totals.seeds)
+    return replace(space, configurations=configurations, stages=stages)
+
+
+def _refuse_less(what: str, asked: int | None, there: int) -> None:
+    if asked is not None and asked < there:
+        raise ConfigError(
+            f"--{what} {asked}: there are {there} in total, and nothing is taken away: give a larger number, or leave "
+            "it out"
+        )
 
 
 def _grown(name: str, recorded: Space, given: Space) -> Space:
     """The given space if it only adds to the recorded one. Raises ConfigError that lists what else differs."""
     before, after = recorded.meaning(), given.meaning()
-    changed = {key for key in before if before[key] != after[key]}
-    if changed <= {"backbones", *MAY_GROW} and _adds(before, after):
+    changed = {key for key in {**before, **after} if before.get(key) != after.get(key)}
+    if changed <= MAY_GROW and _adds(recorded, given):
         return given
-    listed = "; ".join(_difference(key, before[key], after[key]) for key in sorted(changed))
+    listed = "; ".join(_difference(key, before.get(key), after.get(key)) for key in sorted(changed))
     raise ConfigError(
         f"{given.name}.yaml is not the space that sweep {name} began with ({listed}): "
         "drop --space, or start a new sweep"
     )
 
 
-def _adds(before: Mapping[str, object], after: Mapping[str, object]) -> bool:
-    counts = all(after[key] >= before[key] for key in MAY_GROW)  # pyright: ignore[reportOperatorIssue]
-    return counts and set(before["backbones"]) <= set(after["backbones"])  # pyright: ignore[reportArgumentType]
+def _adds(before: Space, after: Space) -> bool:
+    backbones = set(before.backbones) <= set(after.backbones)
+    return backbones and before.configurations <= after.configurations and before.stages.grows_into(after.stages)
 
 
 def _difference(key: str, before: object, after: object) -> str:

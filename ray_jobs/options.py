@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from par.errors import ConfigError, FailureKind
+from par.study.stages import FRESH
 
 GRACE_S = 60.0
 """How long trials have to save and leave."""
@@ -39,7 +40,10 @@ Configurations = Annotated[
     int | None, typer.Option(min=1, help="Configurations in total, to have more than before.", show_default=False)
 ]
 Seeds = Annotated[
-    int | None, typer.Option(min=1, help="Seeds of each configuration, to have more than before.", show_default=False)
+    int | None,
+    typer.Option(
+        min=1, max=FRESH, help="Seeds of a configuration at most, to have more than before.", show_default=False
+    ),
 ]
 BreakLease = Annotated[
     str | None,

@@ -14,7 +14,7 @@ from par.model.cost import Cost, seed_cost
 from par.study.ledger import SweepState
 from par.study.space import Space
 from ray_jobs.cluster import Demand
-from ray_jobs.proposals import BackboneStudy, shares
+from ray_jobs.proposals import BackboneStudy
 from ray_jobs.terminal import bytes_text
 
 SAMPLES = 8
@@ -31,8 +31,10 @@ class BackbonePlan:
 
     backbone: str
     configurations: int
-    seeds: int
-    """In total: configurations times seeds of each."""
+    fewest: int
+    """Seeds in total, as few as a race may take."""
+    most: int
+    """Seeds in total, as many as it may take; the same where nothing climbs."""
     done: int
     """Seeds that have a result already."""
     demand: Demand
@@ -42,8 +44,8 @@ class BackbonePlan:
 
     @property
     def left(self) -> int:
-        """Seeds to run."""
-        return self.seeds - self.done
+        """Seeds to run at most."""
+        return self.most - self.done
 
     @property
     def storage(self) -> float:
@@ -53,10 +55,10 @@ class BackbonePlan:
         """
         flying = min(self.concurrency, self.left)
         whole, weights = self.cost.checkpoint_bytes, self.cost.weights_bytes
-        return (self.seeds - flying) * 2 * weights + flying * (2 * whole + weights)
+        return (self.most - flying) * 2 * weights + flying * (2 * whole + weights)
 
     def seconds(self, rate_per_core: float) -> float:
-        """Estimated wall time, the backbone alone on the cluster."""
+        """Estimated wall time at most, the backbone alone on the cluster."""
         gpus = self.demand.gpus_per_worker
         rate = gpus * GPU_FLOPS if gpus else self.demand.cpus_per_worker * rate_per_core * CPU_SHARE
         return self.left * self.cost.flops / (rate * self.demand.workers) / min(self.concurrency, max(1, self.left))
@@ -66,7 +68,7 @@ def sampled_runs(space: Space, backbone: str) -> list[RunConfig]:
     """Some runs that the search may propose."""
     study, known = BackboneStudy(space, backbone, ()), set[str]()
     runs: list[RunConfig] = []
-    for number in range(min(SAMPLES, shares(space)[backbone])):
+    for number in range(min(SAMPLES, space.shares()[backbone])):
         if record := study.propose(number, known):
             known.add(record.id)
             runs.append(space.run_config(backbone, record.suggested, 0))
@@ -116,14 +118,14 @@ def _work_table(space: Space, plans: list[BackbonePlan]) -> Table:
     )
     for plan in plans:
         table.add_row(
-            plan.backbone, str(plan.configurations), str(plan.seeds), str(plan.done),
+            plan.backbone, str(plan.configurations), _span(plan.fewest, plan.most), str(plan.done),
             f"{plan.demand.workers} × worker: {plan.demand}", str(plan.concurrency),
             f"{plan.left * plan.cost.flops:.2g}", bytes_text(plan.storage),
             _duration(plan.seconds(core)),
         )  # fmt: skip
     table.caption = (
         f"Time is a rough estimate: {CPU_SHARE:.0%} of the {core / 1e9:.0f} GFLOP/s measured on one core here, or "
-        f"{GPU_FLOPS / 1e12:.0f} TFLOP/s for each GPU; start-up not included. Storage is at most: "
+        f"{GPU_FLOPS / 1e12:.0f} TFLOP/s for each GPU; start-up not included. {_race(space)}Storage is at most: "
         "the last and the best weights of each seed, and two whole checkpoints of each that runs."
     )
     return table
@@ -154,6 +156,19 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
         left, whole = name in ("backbone", "layers", "one trial"), name in ("backbone", "configurations")
         table.add_column(name, justify="left" if left else "right", no_wrap=whole)
     return table
+
+
+def _race(space: Space) -> str:
+    """How a configuration comes to its seeds, where they do not all have the same."""
+    stages = space.stages
+    climbs = f"Configurations race over {', '.join(map(str, stages.rungs))} seeds" if len(stages.rungs) > 1 else ""
+    confirmed = f"the best {stages.confirmed} are confirmed on {stages.fresh} fresh ones" if stages.confirmed else ""
+    story = ", ".join(filter(None, (climbs, confirmed)))
+    return f"{story[0].upper()}{story[1:]}: FLOPs and time are those of the most. " if story else ""
+
+
+def _span(fewest: int, most: int) -> str:
+    return str(most) if fewest == most else f"{fewest} to {most}"
 
 
 def _duration(seconds: float) -> str:

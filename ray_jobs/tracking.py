@@ -11,12 +11,14 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
 from par import metrics as m
 from par.config import RunConfig
-from par.study.ledger import ACCURACY, HISTORY, ConfigRecord, ConfigState, Ledger, SweepState
+from par.study.ledger import ACCURACY, HISTORY, ConfigRecord, ConfigState, Ledger, SweepState, Verdict
 from par.study.standing import Standing, last_word, standing
 from ray_jobs.runs import Known, Point, Runs
 from ray_jobs.store import Store
 
 STATUS = "par.status"
+JUDGED = "par.judged_seeds"
+"""Of a configuration: how many seeds the verdicts cover that are logged."""
 MESSAGE = "par.message"
 STATES = {
     Standing.DONE: "FINISHED",
@@ -110,13 +112,15 @@ class Projection:
             self._close(run, config, seed, STATES[Standing.DONE], tags | _message(run, result.message))
 
     def sync_config(self, config: ConfigState, *, running: bool = False) -> None:
-        """Project a configuration's verdict."""
+        """Project a configuration's verdicts, each at the step that is its number of seeds."""
         run, at = self.config_run(config.record), max((_ended(config, seed) for seed in config.seeds), default=0)
-        if config.verdict is None:
+        judged = str(sum(len(verdict.seeds) for verdict in config.verdicts))
+        if config.verdicts and run.tags.get(JUDGED) != judged:
+            self.runs.log(run, [point for verdict in config.verdicts for point in _verdict_points(config, verdict)])
+            self.runs.tag(run, {JUDGED: judged})
+        if config.verdict is None or not config.results.keys() >= config.seeds.keys():
             self.runs.set_status(run, "RUNNING" if running else "KILLED", at)
-        elif run.status != "FINISHED":
-            values = {m.SCORE.name: config.verdict.score, **config.verdict.metrics}
-            self.runs.log(run, [Point(name, value, 0, at) for name, value in values.items()])
+        else:
             self.runs.set_status(run, "FINISHED", at)
 
     def log_file(self, path: Path) -> None:
@@ -176,6 +180,13 @@ def _training_points(rows: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[
         for name, value in row.items():
             if name != "step" and value is not None:
                 yield Point(name, value, row["step"], at)
+
+
+def _verdict_points(config: ConfigState, verdict: Verdict) -> Iterator[Point]:
+    """The score and the aggregates; those of a confirmation under names of their own."""
+    prefix, at = "" if verdict.stage == "search" else "confirm_", max(_ended(config, seed) for seed in verdict.seeds)
+    for name, value in {m.SCORE.name: verdict.score, **verdict.metrics}.items():
+        yield Point(prefix + name, value, len(verdict.seeds), at)
 
 
 def _accuracy_points(at: int, records: Iterable[Mapping[str, Any]]) -> Iterator[Point]:

@@ -9,16 +9,21 @@ from par.study.conditions import sound
 from par.study.domains import Choice, Domain, read_domain
 from par.study.keys import KEYS, known_settings
 from par.study.located import Fault, Located, did_you_mean
+from par.study.stages import FRESH, Stages
 from par.study.variants import VARIANT, Variant, read_variants
 from par.tasks.streams import WORD
 
 FIELDS = (
     "question", "cost", "backbones", "fixed", "search", "variants", "configurations", "seeds",
-    "first_seed", "sampler", "sampler_seed", "score",
+    "first_seed", "confirm", "fresh_seeds", "sampler", "sampler_seed", "score",
 )  # fmt: skip
 LAST_FIRST_SEED = WORD - 2**16
 """Leaves room for the seeds that follow it."""
 SAMPLERS = ("tpe", "random", "grid")
+RACE = (2, 4, 6)
+"""Seeds at each rung of a search; a grid has those of the first, for all."""
+CONFIRMED, CONFIRMATION = 3, 10
+"""Configurations of each backbone that a race confirms, and seeds of each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,8 +43,7 @@ class Draft:
     """One that overrides nothing where the file has none."""
     configurations: int | None
     """In total; None if the file does not say."""
-    seeds: int
-    first_seed: int
+    stages: Stages
     sampler: str
     sampler_seed: int
     score: str
@@ -75,8 +79,7 @@ def read_draft(root: Located, faults: list[Fault]) -> Draft:
         searched=searched,
         variants=variants or (Variant.none(),),
         configurations=file.number("configurations", least=1, default=None, required=sampler != "grid"),
-        seeds=file.number("seeds", least=1, default=2) or 2,
-        first_seed=file.number("first_seed", least=0, most=LAST_FIRST_SEED, default=0) or 0,
+        stages=file.stages(RACE if sampler != "grid" else RACE[:1]),
         sampler=sampler,
         sampler_seed=file.number("sampler_seed", least=0, default=0) or 0,
         score=file.word("score", tuple(SCORES), EXTRAPOLATION_AUC.name),
@@ -127,6 +130,30 @@ class _File:
             self.faults.append(Fault(entry.line, f"{name}={entry.plain()!r}: {hint}"))
             return default
         return value
+
+    def stages(self, rungs: tuple[int, ...]) -> Stages:
+        """How many seeds there are; ``rungs`` where the file does not say."""
+        entry = self.entries.get("seeds")
+        if entry is not None:
+            rungs = self._rungs(entry) or rungs
+        racing = CONFIRMED if len(rungs) > 1 else 0
+        return Stages(
+            rungs=rungs,
+            first_seed=self.number("first_seed", least=0, most=LAST_FIRST_SEED, default=0) or 0,
+            confirmed=self.number("confirm", least=0, default=racing) or 0,
+            fresh=self.number("fresh_seeds", least=1, default=CONFIRMATION) or CONFIRMATION,
+        )
+
+    def _rungs(self, entry: Located) -> tuple[int, ...] | None:
+        """A number of seeds, or a rising list of them."""
+        given = entry.plain()
+        rungs = tuple(given) if isinstance(given, list) else (given,)
+        whole = all(isinstance(rung, int) and not isinstance(rung, bool) for rung in rungs)
+        if whole and rungs and rungs[0] > 0 and rungs[-1] <= FRESH and list(rungs) == sorted(set(rungs)):
+            return rungs
+        hint = f"write a whole number of at least 1, or a rising list such as {list(RACE)}, up to {FRESH}"
+        self.faults.append(Fault(entry.line, f"seeds={given!r}: {hint}"))
+        return None
 
     def word(self, name: str, options: tuple[str, ...], default: str) -> str:
         entry = self.entries.get(name)

@@ -8,7 +8,8 @@
       configs/<id>/seed-<n>/attempt-<k>.json    one life of the seed: begun, and ended unless it died without a word
       configs/<id>/seed-<n>/result.json         SeedResult; exists exactly when the seed is done
       configs/<id>/seed-<n>/…parquet            accuracy by depth, training history: beside the result, before it
-      configs/<id>/verdict.json                 Verdict
+      configs/<id>/search-<n>.json              Verdict over the n seeds of a rung
+      configs/<id>/confirm-<n>.json             Verdict over n fresh seeds
 
 A lease is written again while it holds, an attempt once, when it ends, wanted.json when a person wants more. All else
 is final.
@@ -71,7 +72,7 @@ WANTED = "wanted.json"
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _SEED = re.compile(r"configs/[0-9a-f]{8}/seed-\d+")
-_OBJECT = re.compile(r"configs/[0-9a-f]{8}/(?:config|verdict|seed-\d+/(?:result|attempt-\d+))\.json")
+_OBJECT = re.compile(r"configs/[0-9a-f]{8}/(?:config|(?:search|confirm)-\d+|seed-\d+/(?:result|attempt-\d+))\.json")
 
 
 def sweeps(storage: str | Path) -> tuple[str, ...]:
@@ -184,9 +185,9 @@ class Ledger:
         self._write_once(f"{_seed(config, seed)}/result.json", result)
 
     def give_verdict(self, config: str, verdict: Verdict) -> None:
-        """Write what the search is told. Raises LedgerError if it was told something else."""
+        """Write what a configuration is worth. Raises LedgerError if it was said to be something else."""
         self._require(config)
-        self._write_once(f"configs/{config}/verdict.json", verdict)
+        self._write_once(f"configs/{config}/{verdict.stage}-{len(verdict.seeds)}.json", verdict)
 
     def read(self) -> SweepState:
         """Rebuild the sweep's state: one recursive listing, then each object once.

@@ -6,17 +6,16 @@ from pathlib import Path
 from par.study.ledger import Ledger
 from par.study.space import Space, parse_space
 
-MAY_GROW = ("configurations", "seeds")
-"""What a sweep may have more of when it goes on."""
-
 
 def recorded_space(ledger: Ledger) -> Space:
     """Read the space from the ledger, with the totals that are wanted by now. Raises SpaceError if it is faulty."""
     wanted = ledger.wanted()
     space = parse_space(wanted.get("space", ledger.sweep["space"]), Path(ledger.sweep["space_path"]))
-    return replace(space, **{key: wanted[key] for key in MAY_GROW if key in wanted})
+    rungs = tuple(wanted.get("seeds", space.stages.rungs))
+    configurations = wanted.get("configurations", space.configurations)
+    return replace(space, configurations=configurations, stages=replace(space.stages, rungs=rungs))
 
 
 def want(ledger: Ledger, space: Space) -> None:
     """Record what the sweep is to have from now on."""
-    ledger.want({"space": space.text, **{key: getattr(space, key) for key in MAY_GROW}})
+    ledger.want({"space": space.text, "configurations": space.configurations, "seeds": list(space.stages.rungs)})

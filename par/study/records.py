@@ -1,13 +1,15 @@
 """What the ledger's objects hold, and the state of a sweep that is rebuilt from them."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from par.config import RunConfig
 from par.errors import LedgerError
 from par.study.variants import VARIANT
+
+Stage = Literal["search", "confirm"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +97,8 @@ class Verdict(Record):
     score: float
     seeds: tuple[int, ...]
     """Seeds that the score aggregates."""
-    stage: str = "search"
+    stage: Stage = "search"
+    """Which stage they belong to."""
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
     """Other aggregates over these seeds, by metric name."""
 
@@ -152,11 +155,12 @@ class SeedState:
 
 @dataclass(frozen=True, slots=True)
 class ConfigState:
-    """A configuration, its seeds by number, and what the search was told."""
+    """A configuration, its seeds by number, and what they were judged to be worth."""
 
     record: ConfigRecord
     seeds: Mapping[int, SeedState]
-    verdict: Verdict | None
+    verdicts: tuple[Verdict, ...] = ()
+    """Of every stage, by number of seeds: one for each rung that was completed, and the confirmation."""
 
     @property
     def id(self) -> str:
@@ -164,9 +168,23 @@ class ConfigState:
         return self.record.id
 
     @property
+    def verdict(self) -> Verdict | None:
+        """What the search was last told, over the most seeds; None before the first rung is complete."""
+        return next((verdict for verdict in reversed(self.verdicts) if verdict.stage == "search"), None)
+
+    @property
+    def confirmation(self) -> Verdict | None:
+        """What its fresh seeds say; None before all of them have a result."""
+        return next((verdict for verdict in reversed(self.verdicts) if verdict.stage == "confirm"), None)
+
+    @property
     def results(self) -> dict[int, SeedResult]:
         """Results of the seeds that are done, by seed."""
         return {seed: state.result for seed, state in self.seeds.items() if state.result is not None}
+
+    def judged(self, verdict: Verdict) -> Self:
+        """The configuration with one more verdict."""
+        return replace(self, verdicts=tuple(sorted((*self.verdicts, verdict), key=_seeds_of)))
 
     def attempts(self, seed: int) -> tuple[Attempt, ...]:
         """The lives of a seed so far, in order; none if it has not begun."""
@@ -181,7 +199,10 @@ class SweepState:
     configs: tuple[ConfigState, ...]
 
 
-_RECORDS: Mapping[str, type[Record]] = {"config.json": ConfigRecord, "result.json": SeedResult, "verdict.json": Verdict}
+_RECORDS: Mapping[str, type[Record]] = {
+    "config": ConfigRecord, "result": SeedResult, "search": Verdict, "confirm": Verdict,
+}  # fmt: skip
+"""What an object holds, by the first word of its name."""
 
 
 def snapshot(sweep: Mapping[str, Any], objects: Mapping[str, Mapping[str, Any]]) -> SweepState:
@@ -201,21 +222,27 @@ def snapshot(sweep: Mapping[str, Any], objects: Mapping[str, Mapping[str, Any]])
 
 
 def _parse(path: str, name: str, values: Mapping[str, Any]) -> Record | Attempt:
-    if name not in _RECORDS:
-        return Attempt(int(name.removeprefix("attempt-").removesuffix(".json")), values)
+    word, _, number = name.removesuffix(".json").partition("-")
+    if word == "attempt":
+        return Attempt(int(number), values)
     try:
-        return _RECORDS[name].from_dict(values)
+        return _RECORDS[word].from_dict(values)
     except LedgerError as fault:
         raise LedgerError(f"{path}: {fault}") from None
 
 
 def _config_state(folder: Mapping[str, Any]) -> ConfigState:
     seeds = {int(name.removeprefix("seed-")): sub for name, sub in folder.items() if name.startswith("seed-")}
+    verdicts = [record for record in folder.values() if isinstance(record, Verdict)]
     return ConfigState(
         record=folder["config.json"],
         seeds={seed: _seed_state(seeds[seed]) for seed in sorted(seeds)},
-        verdict=folder.get("verdict.json"),
+        verdicts=tuple(sorted(verdicts, key=_seeds_of)),
     )
+
+
+def _seeds_of(verdict: Verdict) -> int:
+    return len(verdict.seeds)
 
 
 def _seed_state(folder: Mapping[str, Any]) -> SeedState:

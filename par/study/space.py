@@ -15,6 +15,7 @@ from par.study.domains import Domain
 from par.study.draft import Draft, read_draft
 from par.study.inert import inert_faults
 from par.study.located import Fault, locate, read_text, refusal
+from par.study.stages import Stages
 from par.study.validity import judge
 from par.study.variants import VARIANT, twin_faults
 
@@ -39,10 +40,8 @@ class Space:
     """The settings of each variant, which override ``fixed``; empty where ``search`` is a search."""
     configurations: int
     """Proposals in total, over all backbones."""
-    seeds: int
-    """Runs of each configuration."""
-    first_seed: int
-    """Of these runs; the others follow."""
+    stages: Stages
+    """How many seeds a configuration has."""
     sampler: str
     """tpe, random or grid."""
     sampler_seed: int
@@ -53,10 +52,10 @@ class Space:
     text: str
     """The file as it was read."""
 
-    @property
-    def seed_numbers(self) -> range:
-        """The seeds of each configuration."""
-        return range(self.first_seed, self.first_seed + self.seeds)
+    def shares(self) -> dict[str, int]:
+        """Configurations of each backbone: equal shares, the remainder to the first ones."""
+        share, more = divmod(self.configurations, len(self.backbones))
+        return {backbone: share + (place < more) for place, backbone in enumerate(self.backbones)}
 
     def ordered(self) -> list[tuple[str, Domain]]:
         """The domains in the order of the file, but each after those that its condition names."""
@@ -86,8 +85,7 @@ class Space:
             "search": {key: str(domain) for key, domain in self.search.items() if key != VARIANT},
             "variants": self.variants,
             "configurations": self.configurations,
-            "seeds": self.seeds,
-            "first_seed": self.first_seed,
+            **self.stages.meaning(),
             "sampler": self.sampler,
             "sampler_seed": self.sampler_seed,
             "score": self.score,
@@ -128,8 +126,7 @@ def parse_space(text: str, path: Path) -> Space:
         search=draft.searched,
         variants={variant.name: variant.settings() for variant in draft.variants if variant.name},
         configurations=configurations,
-        seeds=draft.seeds,
-        first_seed=draft.first_seed,
+        stages=draft.stages,
         sampler=draft.sampler,
         sampler_seed=draft.sampler_seed,
         score=draft.score,

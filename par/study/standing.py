@@ -4,6 +4,7 @@ from collections import Counter
 from enum import StrEnum
 
 from par.errors import FROM_OUTSIDE
+from par.study.racing import Finished, Race, next_run
 from par.study.records import ConfigState, SeedState, SweepState
 from par.study.space import Space
 
@@ -45,12 +46,19 @@ def last_word(config: ConfigState, seed: int) -> tuple[str, str]:
 
 
 def standings(state: SweepState, space: Space, *, driven: bool) -> Counter[Standing]:
-    """How many seeds of the whole sweep stand where; those of configurations that are not proposed yet wait."""
-    found = Counter(standing(config, seed, driven=driven) for config in state.configs for seed in space.seed_numbers)
-    found[Standing.WAITING] += max(0, space.configurations - len(state.configs)) * space.seeds
+    """How many seeds of the whole sweep stand where; of configurations that are not proposed yet the first ones wait.
+
+    Seeds that a race may still come to are not among them.
+    """
+    race = Race(space.stages, space.score, state.configs)
+    found = Counter(
+        standing(config, seed, driven=driven) for config in state.configs for seed in race.wanted(config.id)
+    )
+    found[Standing.WAITING] += max(0, space.configurations - len(state.configs)) * space.stages.rungs[0]
     return found
 
 
 def is_complete(state: SweepState, space: Space) -> bool:
-    """Whether every wanted seed of every configuration has a result."""
-    return set(+standings(state, space, driven=False)) <= {Standing.DONE}
+    """Whether every wanted seed of every configuration has a result, and no stage is left."""
+    race = Race(space.stages, space.score, state.configs)
+    return isinstance(next_run(race, configurations=space.shares(), running=()), Finished)

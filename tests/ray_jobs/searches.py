@@ -4,13 +4,13 @@ from par.errors import FailureKind
 from par.study.ledger import Ledger
 from par.study.space import Space
 from ray_jobs.lives import Lives, now
-from ray_jobs.proposals import LedgerSearch
+from ray_jobs.search import LedgerSearch
 from ray_jobs.ticket import Ticket
 
 
 def begin_search(ledger: Ledger, space: Space, *kinds: FailureKind) -> LedgerSearch:
     """Take the sweep over from a driver that died just now; seeds that were given up for ``kinds`` start again."""
-    lives = Lives(ledger, space.seed_numbers, lambda config, seed: 0, kinds)
+    lives = Lives(ledger, space.stages.search_seeds, lambda config, seed: 0, kinds)
     state = lives.take_over(ledger.read(), now())
     return LedgerSearch(
         lives, space, lambda record, seed: Ticket.of(ledger, record, seed, gpus=0, cpus=1).to_dict(), state.configs

@@ -16,7 +16,6 @@ from ray.tune.search import Searcher
 from par.objects import Objects
 from par.study.ledger import FORMAT, Ledger, SeedResult
 from par.study.space import parse_space
-from ray_jobs.proposals import shares
 from tests.ray_jobs.searches import begin_search
 from tests.study.ledgers import CountingStore
 
@@ -31,7 +30,7 @@ seeds: 2
 """,
     Path("space.yaml"),
 )
-FINAL = ("config.json", "result.json", "verdict.json")
+FINAL = ("config.json", "result.json", "search-2.json")
 
 
 class Killed(Exception):
@@ -141,7 +140,7 @@ class Sweep:
                 data = self.ledger.objects.get(path)
                 assert self.final.setdefault(path, data) == data
         configs = self.ledger.read().configs
-        assert Counter(config.record.backbone for config in configs) <= Counter(shares(SPACE))
+        assert Counter(config.record.backbone for config in configs) <= Counter(SPACE.shares())
         for backbone, study in self.search.studies.items():
             verdicts = [c.verdict for c in configs if c.record.backbone == backbone]
             trials = study.study.get_trials(deepcopy=False)
@@ -152,8 +151,8 @@ class Sweep:
     def check_whole(self) -> None:
         """What holds in the end: totals as the space says, each seed with a result, each configuration judged."""
         configs = self.ledger.read().configs
-        assert Counter(config.record.backbone for config in configs) == Counter(shares(SPACE))
-        assert all(set(config.results) == set(SPACE.seed_numbers) for config in configs)
+        assert Counter(config.record.backbone for config in configs) == Counter(SPACE.shares())
+        assert all(set(config.results) == set(SPACE.stages.search_seeds) for config in configs)
         assert all(config.verdict for config in configs)
 
 

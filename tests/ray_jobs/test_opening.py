@@ -44,8 +44,8 @@ def test_a_sweep_grows_to_a_total_and_stays_so(storage):
     """More configurations or seeds are totals: said again they change nothing, and left out they stay (R3)."""
     for _ in range(2):
         grown = resume(storage, configurations=30, seeds=3)
-        assert (grown.configurations, grown.seeds) == (30, 3)
-    assert (resume(storage).configurations, resume(storage).seeds) == (30, 3)
+        assert (grown.configurations, grown.stages.rungs[-1]) == (30, 3)
+    assert (resume(storage).configurations, resume(storage).stages.rungs[-1]) == (30, 3)
 
 
 def test_a_new_sweep_has_the_totals_that_were_asked_for(tmp_path, write):
@@ -53,7 +53,7 @@ def test_a_new_sweep_has_the_totals_that_were_asked_for(tmp_path, write):
     folder, totals = str(tmp_path / "others"), Totals(configurations=2, seeds=1)
     space = new_sweep(write(), "demo", folder, totals, dry_run=False)
     begin(space, "demo", folder)
-    assert (space.configurations, space.seeds) == (2, 1)
+    assert (space.configurations, space.stages.rungs[-1]) == (2, 1)
     assert resume(folder) == space
 
 
@@ -86,7 +86,7 @@ def test_further_backbones_are_further_studies(storage, write):
     larger = write("larger.yaml", backbones="tiny-qwen2, tiny-qwen3", configurations=8)
     assert resume(storage, larger).backbones == ("tiny-qwen2", "tiny-qwen3")
     found = resume(storage)
-    assert (found.backbones, found.configurations, found.seeds) == (("tiny-qwen2", "tiny-qwen3"), 8, 2)
+    assert (found.backbones, found.configurations, found.stages.rungs[-1]) == (("tiny-qwen2", "tiny-qwen3"), 8, 2)
 
 
 @pytest.mark.parametrize(

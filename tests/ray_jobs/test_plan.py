@@ -30,7 +30,7 @@ def planned(backbone: str, workers: int = 1) -> BackbonePlan:
     cost = mean_cost([tiny_run(backbone=backbone, task__rendering="text", train__workers=workers)])
     demand = Demand(workers, 1, 0, {} if workers == 1 else {"CPU": 1.0})
     return BackbonePlan(
-        backbone=backbone, configurations=2, seeds=4, done=1, demand=demand, concurrency=2, cost=cost
+        backbone=backbone, configurations=2, fewest=4, most=4, done=1, demand=demand, concurrency=2, cost=cost
     )  # fmt: skip
 
 

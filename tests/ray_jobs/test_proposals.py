@@ -11,8 +11,8 @@ from par.errors import ConfigError, FailureKind
 from par.study.ledger import Ledger, SeedResult
 from par.study.space import Space, load_space
 from ray_jobs.lives import Lives
-from ray_jobs.proposals import LedgerSearch, shares
 from ray_jobs.recovery import BUDGETS, GiveUp, StartAgain
+from ray_jobs.search import LedgerSearch
 from tests.disks import fill
 from tests.ray_jobs.searches import begin_search
 
@@ -82,7 +82,7 @@ def test_totals_however_often_resumed(tmp_path):
     by_backbone = [config.record.backbone for config in ledger.read().configs]
     assert (
         {name: by_backbone.count(name) for name in space.backbones}
-        == shares(space)
+        == space.shares()
         == {"tiny-qwen2": 4, "tiny-qwen3": 3}
     )
 
@@ -172,7 +172,7 @@ def test_the_attempts_of_a_driver_that_died_are_ended_by_the_next(tmp_path):
     ticket = searcher.suggest("lost")["ticket"]
     begun = {"start": "2026-01-01T00:00:00.000+00:00", "devices": 2}
     ledger.begin_attempt(ticket["config"], ticket["seed"], begun)
-    lives = Lives(ledger, space.seed_numbers, lambda config, seed: 40)
+    lives = Lives(ledger, space.stages.search_seeds, lambda config, seed: 40)
     lives.take_over(ledger.read(), "2026-01-01T00:01:00.000+00:00")
     [life] = ledger.read_config(ticket["config"]).attempts(ticket["seed"])
     assert (life.failure, life.saved_step, life.device_seconds) == (FailureKind.STOPPED, 40, 120)
@@ -186,7 +186,7 @@ def test_an_attempt_that_outlived_its_drivers_last_sign_takes_no_negative_time(t
     ticket = search(space, ledger).suggest("lost")["ticket"]
     start = "2026-01-01T00:00:10.000+00:00"
     ledger.begin_attempt(ticket["config"], ticket["seed"], {"start": start, "devices": 2})
-    lives = Lives(ledger, space.seed_numbers, lambda config, seed: 0)
+    lives = Lives(ledger, space.stages.search_seeds, lambda config, seed: 0)
     lives.take_over(ledger.read(), "2026-01-01T00:00:00.000+00:00")
     [life] = ledger.read_config(ticket["config"]).attempts(ticket["seed"])
     assert (life.record["end"], life.device_seconds) == (start, 0)
@@ -228,8 +228,8 @@ def test_a_driver_reads_the_ledger_once(tmp_path, monkeypatch):
         patch.setattr(Ledger, "read", lambda self: pytest.fail("the whole ledger was read"))
         assert len(run_to_end(searcher, ledger, at_most=5)) == 5
     again = search(space, ledger)
-    assert again.standing.missing == searcher.standing.missing
-    assert again.standing.known == searcher.standing.known
+    assert again.race.missing == searcher.race.missing
+    assert again.race.known == searcher.race.known
 
 
 def test_exhausted_space_ends_the_search(tmp_path):
@@ -297,4 +297,4 @@ def test_variants_are_proposed_by_name_and_each_once(tmp_path):
     }
     variants = (("PAR", "first"), ("no anchoring", "none"))
     assert found == {(backbone, *variant) for backbone in space.backbones for variant in variants}
-    assert shares(space) == {"tiny-qwen2": 2, "tiny-qwen3": 2}
+    assert space.shares() == {"tiny-qwen2": 2, "tiny-qwen3": 2}

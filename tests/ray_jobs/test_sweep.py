@@ -51,7 +51,7 @@ def test_mlflow_says_what_the_ledger_says(finished):
         assert {name: run.data.metrics[name] for name in json.loads(data)["metrics"]} == json.loads(data)["metrics"]
         assert run.data.tags["mlflow.parentRunId"] == by_key[f"tiny/{config}"].info.run_id
         assert run.data.tags["par.backbone"] == "tiny-qwen2"
-    for path, data in files(storage / "tiny", "configs/*/verdict.json").items():
+    for path, data in files(storage / "tiny", "configs/*/search-2.json").items():
         verdict, run = json.loads(data), by_key[f"tiny/{path.split('/')[1]}"]
         assert run.data.metrics == {"score": verdict["score"], **verdict["metrics"]}
         assert {"G_mean", "G_sd", "G_min", "success_rate", "success_low", "success_high", "n_seeds"} <= set(
@@ -227,7 +227,7 @@ def test_a_seed_that_fails_waits_for_a_person(finished, tmp_path):
     (failing / "result.json").unlink()
     shutil.rmtree(other)
     for seed in (failing, other):
-        (seed.parent / "verdict.json").unlink()
+        (seed.parent / "search-2.json").unlink()
     shutil.rmtree(storage / "tiny" / "tune")
     manifests = {path: path.read_text() for path in failing.glob("checkpoints/*/COMMIT.json")}
     for path, right in manifests.items():

@@ -24,7 +24,9 @@ plain = st.recursive(
 records = st.dictionaries(names.filter(lambda name: name != "end"), plain, max_size=3)
 metrics = st.dictionaries(names, finite, max_size=4)
 results = st.builds(SeedResult, metrics=metrics, failure=st.none() | names, message=names, step=st.integers(0, 10_000))
-verdicts = st.builds(Verdict, score=finite, seeds=st.lists(st.integers(0, 9)).map(tuple), stage=names, metrics=metrics)
+stages = st.sampled_from(["search", "confirm"])
+seeds = st.lists(st.integers(0, 9), min_size=1).map(tuple)
+verdicts = st.builds(Verdict, score=finite, seeds=seeds, stage=stages, metrics=metrics)
 
 
 class CountingStore(FSSpecHandler):

@@ -34,9 +34,10 @@ def test_layout_is_the_documented_one(ledger):
     ledger.write_bytes(CONFIG.id, 2, "accuracy.parquet", b"PAR1")
     ledger.finish(CONFIG.id, 2, DONE)
     ledger.give_verdict(CONFIG.id, Verdict(score=0.5, seeds=(2,)))
+    ledger.give_verdict(CONFIG.id, Verdict(score=0.5, seeds=(8, 9), stage="confirm"))
     assert RunConfig(backbone="tiny-qwen2").fingerprint()[:8] == CONFIG.id
     below = f"configs/{CONFIG.id}"
-    paths = {"sweep.json"} | {f"{below}/{name}.json" for name in ("config", "verdict")}
+    paths = {"sweep.json"} | {f"{below}/{name}.json" for name in ("config", "search-1", "confirm-2")}
     paths |= {f"{below}/seed-2/{name}.json" for name in ("attempt-1", "result")}
     found = contents(ledger)
     assert found.keys() == paths | {f"{below}/seed-2/accuracy.parquet"}
@@ -55,10 +56,10 @@ def test_a_file_beside_the_result_is_read_back(ledger):
 @given(
     results=st.dictionaries(st.integers(0, 12), results, max_size=4),
     attempts=st.lists(st.tuples(st.integers(0, 12), records, st.none() | records), max_size=6),
-    verdict=st.none() | verdicts,
+    verdicts=st.lists(verdicts, max_size=3, unique_by=lambda verdict: (verdict.stage, len(verdict.seeds))),
 )
 @settings(max_examples=40, deadline=None)
-def test_what_is_written_is_read(results, attempts, verdict):
+def test_what_is_written_is_read(results, attempts, verdicts):
     """The state holds exactly what was written, floats to the last bit; an attempt has ended if its end was written."""
     ledger, lives = in_memory(), {}
     ledger.add_config(CONFIG)
@@ -69,10 +70,13 @@ def test_what_is_written_is_read(results, attempts, verdict):
         lives.setdefault(seed, []).append(Attempt(k, start if ended is None else {**start, **ended, "end": 1.5}))
     for seed, result in results.items():
         ledger.finish(CONFIG.id, seed, result)
-    if verdict is not None:
+    for verdict in verdicts:
         ledger.give_verdict(CONFIG.id, verdict)
     (config,) = ledger.read().configs
-    assert (config.record, config.verdict, config.results) == (CONFIG, verdict, results)
+    assert (config.record, config.results) == (CONFIG, results)
+    assert sorted(config.verdicts, key=repr) == sorted(verdicts, key=repr)
+    search = [verdict for verdict in verdicts if verdict.stage == "search"]
+    assert config.verdict == max(search, key=lambda verdict: len(verdict.seeds), default=None)
     assert list(config.seeds) == sorted(results.keys() | lives.keys())
     for seed, state in config.seeds.items():
         assert list(state.attempts) == lives.get(seed, [])

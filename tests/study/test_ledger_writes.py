@@ -42,7 +42,7 @@ def test_verdicts_and_proposals_are_final(ledger):
     for _ in range(2):
         ledger.give_verdict(CONFIG.id, verdict)
         ledger.add_config(CONFIG)
-    with pytest.raises(LedgerError, match=r"verdict\.json.*final"):
+    with pytest.raises(LedgerError, match=r"search-2\.json.*final"):
         ledger.give_verdict(CONFIG.id, Verdict(score=0.6, seeds=(0, 1)))
     with pytest.raises(LedgerError, match=r"config\.json.*final"):
         ledger.add_config(ConfigRecord(**{**CONFIG.to_dict(), "number": 1}))

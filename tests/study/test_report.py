@@ -1,6 +1,7 @@
 """What a person reads at the end of a sweep."""
 
 import io
+from pathlib import Path
 
 from rich.console import Console
 
@@ -8,19 +9,26 @@ from par.study.ledger import ConfigRecord, Ledger, SeedResult
 from par.study.records import ConfigState, SeedState, SweepState, Verdict
 from par.study.report.plots import accuracy_by_depth
 from par.study.report.table import results_table
+from par.study.space import parse_space
 from par.testing import tiny_run
+
+SPACE = parse_space(
+    "question: Which?\nbackbones: [tiny-qwen2]\nsearch: {recurrence.gradient_window: {int: [1, 3]}}\n"
+    "configurations: 3\nseeds: 2\n",
+    Path("demo.yaml"),
+)
 
 
 def config(number: int, results: dict[int, SeedResult], score: float | None) -> ConfigState:
     run = tiny_run(recurrence__gradient_window=number + 1)
     record = ConfigRecord.of(run, number=number, suggested={"recurrence.gradient_window": number + 1})
-    verdict = None if score is None else Verdict(score=score, seeds=tuple(results))
-    return ConfigState(record, {seed: SeedState((), result) for seed, result in results.items()}, verdict)
+    verdicts = () if score is None else (Verdict(score=score, seeds=tuple(results)),)
+    return ConfigState(record, {seed: SeedState((), result) for seed, result in results.items()}, verdicts)
 
 
 def shown(*configs: ConfigState) -> list[str]:
     console = Console(width=200, file=io.StringIO())
-    console.print(results_table(SweepState({}, configs), 2))
+    console.print(results_table(SweepState({}, configs), SPACE))
     return [line for line in console.file.getvalue().splitlines() if line.startswith("│")]
 
 
@@ -52,7 +60,7 @@ def test_a_variant_is_shown_by_its_name_alone(tmp_path, monkeypatch):
     """Table and plot call a configuration by the name of its variant, as the space has it."""
     run = tiny_run()
     record = ConfigRecord.of(run, number=0, suggested={"variant": "PAR hold"})
-    state = ConfigState(record, {0: SeedState((), good(4.0))}, None)
+    state = ConfigState(record, {0: SeedState((), good(4.0))})
     [row] = shown(state)
     assert f"│ {record.id}  PAR hold │" in row
     titles = []

@@ -88,11 +88,12 @@ def _seeds_table(overview: Overview) -> Table:
     title = f"{overview.name}: {overview.space.question}"
     table = Table(title=Text(title), title_justify="left", caption_justify="left")
     table.add_column("configuration")
-    for seed in overview.space.seed_numbers:
+    seeds = sorted({seed for config in overview.state.configs for seed in config.seeds})
+    for seed in seeds:
         table.add_column(f"seed {seed}", justify="right")
     table.add_column("score", justify="right")
     for config in overview.state.configs:
-        cells = (_cell(overview, config, seed) for seed in overview.space.seed_numbers)
+        cells = (_cell(overview, config, seed) for seed in seeds)
         name = f"{config.id}  {config.record.backbone} {', '.join(config.record.choices())}"
         table.add_row(Text(name), *cells, f"{config.verdict.score:.3f}" if config.verdict else "-")
     further = max(0, overview.space.configurations - len(overview.state.configs))

@@ -3,26 +3,35 @@
 from rich.table import Table
 
 from par import metrics as m
-from par.study.records import ConfigState, SeedResult, SweepState
+from par.study.racing import Race
+from par.study.records import ConfigState, SeedResult, SweepState, Verdict
+from par.study.space import Space
 from par.study.statistics import SUCCESS, success_rate, summary
 
 
-def results_table(state: SweepState, seeds: int) -> Table:
+def results_table(state: SweepState, space: Space) -> Table:
     """Configurations by score, best first; those that wait for seeds last."""
+    race = Race(space.stages, space.score, state.configs)
     table = Table(title="Extrapolation factor G by configuration", title_justify="left", caption_justify="left")
-    for name in ("configuration", "backbone", "seeds", "G per seed", "worst", f"P(G ≥ {SUCCESS:g})", "score"):
+    confirmed = ["confirmed"] if space.stages.confirmed else []
+    columns = ("configuration", "backbone", "seeds", "G per seed", "worst", f"P(G ≥ {SUCCESS:g})", "score", *confirmed)
+    for name in columns:
         table.add_column(name, justify="left" if name in ("configuration", "backbone", "G per seed") else "right")
     for config in sorted(state.configs, key=_rank):
-        table.add_row(*_row(config, seeds))
+        row = _row(config, len(race.wanted(config.id)))
+        table.add_row(*row, *(_score(config.confirmation, "-") for _ in confirmed))
     table.caption = (
         "+ marks a G that is a lower bound: accuracy never fell below 50 % on the grid. Success rates carry exact 95 % "
         "intervals. Score is a lower confidence bound over the seeds; a failed seed counts as 0."
+        + (" Confirmed is that bound over fresh seeds, which the search never saw." if confirmed else "")
     )
     return table
 
 
-def _rank(config: ConfigState) -> tuple[float, int]:
-    return (-config.verdict.score if config.verdict else float("inf"), config.record.number)
+def _rank(config: ConfigState) -> tuple[bool, float, int]:
+    """Confirmed ones first, by what was confirmed."""
+    best = config.confirmation or config.verdict
+    return (config.confirmation is None, -best.score if best else float("inf"), config.record.number)
 
 
 def _row(config: ConfigState, seeds: int) -> list[str]:
@@ -38,8 +47,12 @@ def _row(config: ConfigState, seeds: int) -> list[str]:
         "  ".join(shown(result) for result in results),
         f"{summary(factors).worst:.2f}",
         f"{success.rate:.0%} [{success.low:.0%}, {success.high:.0%}]",
-        f"{config.verdict.score:.3f}" if config.verdict else "waits for seeds",
+        _score(config.verdict, "waits for seeds"),
     ]
+
+
+def _score(verdict: Verdict | None, otherwise: str) -> str:
+    return otherwise if verdict is None else f"{verdict.score:.3f}"
 
 
 def shown(result: SeedResult) -> str:

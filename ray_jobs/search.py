@@ -1,0 +1,160 @@
+"""What Tune runs next: the race decides on seeds, Optuna proposes configurations, the ledger remembers."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from ray.tune.search import Searcher
+
+from par.errors import DiskFullError
+from par.study.racing import Finished, NewConfiguration, Race, RunSeed, Wait, next_run
+from par.study.records import ConfigRecord, ConfigState
+from par.study.space import Space
+from par.study.verdicts import judge
+from ray_jobs.lives import Lives
+from ray_jobs.proposals import BackboneStudy
+from ray_jobs.recovery import GiveUp, StartAgain
+from ray_jobs.ticket import Ticket
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A seed that a trial runs, and how many attempts it had before."""
+
+    config: str
+    seed: int
+    attempts: int
+    devices: float
+    since: float
+
+
+class LedgerSearch(Searcher):
+    """Tune's view of the ledger: every suggestion is one seed of one configuration.
+
+    One driver drives a sweep: it reads the ledger once, and again only the configuration whose trial has ended.
+    """
+
+    def __init__(
+        self,
+        lives: Lives,
+        space: Space,
+        ticket: Callable[[ConfigRecord, int], Mapping[str, Any]],
+        known: tuple[ConfigState, ...],
+    ) -> None:
+        super().__init__()
+        self.ledger, self.lives, self.space, self.ticket = lives.ledger, lives, space, ticket
+        self.running: dict[str, Running] = {}
+        self.exhausted: set[str] = set()
+        self.stopping = False
+        """Whether nothing more is started."""
+        self.race = Race(space.stages, space.score, known)
+        self.studies = {backbone: self._study(backbone) for backbone in space.backbones}
+        self.outdated: set[str] = set()
+        """Backbones whose study has a score that more seeds have changed."""
+        for config in known:
+            self._judge(config.id)
+
+    def suggest(self, trial_id: str) -> Any:
+        """The next seed to run as a dictionary, None while there is nothing to start, FINISHED when all is done."""
+        if self.stopping:
+            return None if self.running else Searcher.FINISHED
+        while isinstance(decision := self._decide(), NewConfiguration):
+            self._propose(decision.backbone)
+        if isinstance(decision, RunSeed):
+            self.race.enter(decision.config, decision.seed)
+            config = self.race.configs[decision.config]
+            before = len(config.attempts(decision.seed))
+            ticket = dict(self.ticket(config.record, decision.seed))
+            devices = Ticket.of_trial({"ticket": ticket}).devices
+            self.running[trial_id] = Running(config.id, decision.seed, before, devices, monotonic())
+            return {"ticket": ticket}
+        return Searcher.FINISHED if isinstance(decision, Finished) or not self.running else None
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Settle a trial that ended in order; for one that did not, the driver knows the error and settles it."""
+        if not error:
+            self.settle(trial_id)
+
+    def settle(self, trial_id: str, fault: BaseException | None = None) -> StartAgain | GiveUp | None:
+        """Take note that a trial has ended, of ``fault`` if not in order; None if its seed has a result.
+
+        Otherwise the seed is suggested again, or given up, as it is where a full disk takes no record of the end.
+        """
+        run = self.running.pop(trial_id)
+        try:
+            return self._settled(run, fault)
+        except DiskFullError:
+            return self.lives.without_room(run.config, run.seed)
+
+    def _settled(self, run: Running, fault: BaseException | None) -> StartAgain | GiveUp | None:
+        if fault is not None:
+            self.lives.close(run.config, run.seed, fault, run.attempts)
+        state = self.ledger.read_config(run.config)
+        self.lives.count(state.attempts(run.seed)[run.attempts :])
+        self.race.put(state)
+        self._judge(run.config)
+        return None if run.seed in state.results else self.lives.judge(state, run.seed)
+
+    def device_hours(self) -> float:
+        """What all attempts took so far, those of former drivers and those that run included."""
+        running = sum(run.devices * (monotonic() - run.since) for run in self.running.values())
+        return (self.lives.device_seconds + running) / 3600
+
+    def complete(self) -> bool:
+        """Whether every wanted seed has a result."""
+        race = Race(self.space.stages, self.space.score, self.ledger.read().configs)
+        return isinstance(next_run(race, configurations=self._totals(), running=()), Finished)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: Tune pickles its searcher, and the ledger is the only state that is ever read again."""
+        return {}
+
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """Nothing, for the same reason."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing, for the same reason."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing: a new searcher reads the ledger."""
+
+    def _decide(self) -> RunSeed | NewConfiguration | Wait | Finished:
+        running = [(run.config, run.seed) for run in self.running.values()]
+        return next_run(self.race, configurations=self._totals(), running=running, given_up=self.lives.given_up.keys())
+
+    def _totals(self) -> dict[str, int]:
+        """Configurations of each backbone, those of an exhausted space being what is there."""
+        return self.space.shares() | {backbone: self.race.known[backbone] for backbone in self.exhausted}
+
+    def _propose(self, backbone: str) -> None:
+        """Add a configuration; one that is proposed again gets more seeds instead, if it may climb."""
+        if backbone in self.outdated:
+            self.studies[backbone] = self._study(backbone)
+            self.outdated.discard(backbone)
+        known = self.race.configs
+        climbing = {config: seed for config in known if (seed := self.race.next_seed(config)) is not None}
+        record = self.studies[backbone].propose(len(known), known, climbing)
+        if record is None:
+            self.exhausted.add(backbone)
+        elif record.id in known:
+            self.race.enter(record.id, climbing[record.id])
+        else:
+            self.ledger.add_config(record)
+            self.race.put(ConfigState(record=record, seeds={}))
+
+    def _study(self, backbone: str) -> BackboneStudy:
+        known = [config for config in self.race.configs.values() if config.record.backbone == backbone]
+        return BackboneStudy(self.space, backbone, known)
+
+    def _judge(self, config: str) -> None:
+        """Write the verdict on every stage that is complete, and tell the study."""
+        state = self.race.configs[config]
+        for stage, seeds in self.race.due(config):
+            verdict = judge(state, stage, seeds, self.space.score)
+            self.ledger.give_verdict(config, verdict)
+            state = state.judged(verdict)
+            study = self.studies[state.record.backbone]
+            if stage == "search" and not study.tell(config, verdict.score):
+                self.outdated.add(state.record.backbone)
+        self.race.put(state)
