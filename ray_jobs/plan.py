@@ -1,12 +1,14 @@
 """The plan of a sweep: what will run, how much of it at once, and what it takes."""
 
 from dataclasses import dataclass
+from math import ceil
 from statistics import fmean
 from time import perf_counter
 
 import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from par.config import RunConfig
 from par.model.backbones import BACKBONES, split_layers
@@ -17,6 +19,8 @@ from ray_jobs.cluster import Demand
 from ray_jobs.proposals import BackboneStudy
 from ray_jobs.terminal import bytes_text
 
+STARTUP = 10
+"""Configurations that TPE proposes at random before it learns from their scores."""
 SAMPLES = 8
 """Proposals of each backbone whose mean cost stands for all."""
 CPU_SHARE = 0.25
@@ -106,8 +110,23 @@ def rate_per_core() -> float:
 
 
 def plan_table(space: Space, plans: list[BackbonePlan]) -> RenderableType:
-    """The plan: what runs and how long it takes, and below it what one seed needs."""
-    return Group(_work_table(space, plans), _seed_table(plans))
+    """The plan: what runs and how long it takes, below it what one seed needs, and what speaks against the plan."""
+    warnings = [Text(line, style="yellow") for line in blind_searches(space, plans)]
+    return Group(_work_table(space, plans), _seed_table(plans), *warnings)
+
+
+def blind_searches(space: Space, plans: list[BackbonePlan]) -> list[str]:
+    """Where so many trials run at once that most configurations are proposed before any result is known."""
+    if space.sampler != "tpe":
+        return []
+    return [
+        f"{plan.backbone}: {plan.concurrency} trials at once propose {flying} of {plan.configurations} configurations "
+        f"before any of them has a score, so that the search is close to random: raise --configurations, or give "
+        f"--max-concurrent {best * space.stages.rungs[0]}"
+        for plan in plans
+        if (flying := min(plan.configurations, ceil(plan.concurrency / space.stages.rungs[0])))
+        > (best := max(1, min(STARTUP, plan.configurations // 3)))
+    ]
 
 
 def _work_table(space: Space, plans: list[BackbonePlan]) -> Table:

@@ -147,7 +147,7 @@ class _File:
     def _rungs(self, entry: Located) -> tuple[int, ...] | None:
         """A number of seeds, or a rising list of them."""
         given = entry.plain()
-        rungs = tuple(given) if isinstance(given, list) else (given,)
+        rungs = given if isinstance(given, tuple) else (given,)
         whole = all(isinstance(rung, int) and not isinstance(rung, bool) for rung in rungs)
         if whole and rungs and rungs[0] > 0 and rungs[-1] <= FRESH and list(rungs) == sorted(set(rungs)):
             return rungs

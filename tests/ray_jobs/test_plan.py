@@ -10,10 +10,11 @@ from par.errors import ConfigError
 from par.model.cost import seed_cost
 from par.study.records import SweepState
 from par.study.space import Space, load_space
+from par.study.stages import Stages
 from par.testing import tiny_run
 from ray_jobs.cluster import Demand
 from ray_jobs.drive import Options, plans
-from ray_jobs.plan import BackbonePlan, mean_cost, plan_table
+from ray_jobs.plan import BackbonePlan, blind_searches, mean_cost, plan_table
 from ray_jobs.terminal import bytes_text
 from tests.ray_jobs.sweeps import write_space
 
@@ -100,3 +101,28 @@ def test_a_kernel_for_gpus_is_refused_where_workers_get_none(tmp_path):
         plans(space, SweepState({}, ()), on_cpu, {"CPU": 2.0})
     [plan] = plans(space, SweepState({}, ()), on_cpu, {"CPU": 2.0, "GPU": 1.0})
     assert plan.demand.gpus_per_worker == 1
+
+
+def test_the_plan_shows_how_many_seeds_a_race_takes(space):
+    """A race says the fewest and the most seeds, confirmation included; without one there is a single number."""
+    stages = Stages(rungs=(2, 4, 6), first_seed=0, confirmed=1, fresh=10)
+    racing = replace(space, stages=stages, configurations=8)
+    plan = replace(planned("tiny-qwen2"), fewest=stages.fewest(8), most=stages.most(8))
+    assert (plan.fewest, plan.most) == (8 * 2 + 4 * 2 + 2 * 2 + 10, 8 * 2 + 7 * 2 + 6 * 2 + 10)
+    text = printed(racing, [plan], 150)
+    assert row_after(text, "Plan of", "tiny-qwen2")[2] == "38 to 52"
+    assert "race over 2, 4, 6 seeds, the best 1 are confirmed on 10 fresh ones" in " ".join(text.split())
+    assert row_after(printed(space, [planned("tiny-qwen2")], 150), "Plan of", "tiny-qwen2")[2] == "4"
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "configurations", "advised"), [(30, 30, 20), (18, 30, None), (12, 9, 6), (6, 9, None), (2, 1, None)]
+)
+def test_a_search_that_cannot_learn_is_warned_of(space, concurrency, configurations, advised):
+    """More configurations on their way than TPE draws at random, or than a third of them, bring a warning (S14)."""
+    space = replace(space, sampler="tpe", stages=replace(space.stages, rungs=(2, 4)))
+    plan = replace(planned("tiny-qwen2"), concurrency=concurrency, configurations=configurations)
+    lines = blind_searches(space, [plan])
+    assert [f"--max-concurrent {advised}" in line for line in lines] == ([True] if advised else [])
+    assert advised is None or not blind_searches(space, [replace(plan, concurrency=advised)])
+    assert not blind_searches(replace(space, sampler="random"), [plan])

@@ -1,6 +1,7 @@
 """Optuna proposes, the ledger decides: every proposal is valid, none is lost, and none is made twice."""
 
 import errno
+import math
 import warnings
 from pathlib import Path
 
@@ -298,3 +299,50 @@ def test_variants_are_proposed_by_name_and_each_once(tmp_path):
     variants = (("PAR", "first"), ("no anchoring", "none"))
     assert found == {(backbone, *variant) for backbone in space.backbones for variant in variants}
     assert space.shares() == {"tiny-qwen2": 2, "tiny-qwen3": 2}
+
+
+RACE = RATES + "configurations: 8\nseeds: [1, 2, 4]\nconfirm: 1\nfresh_seeds: 3\n"
+
+
+def race_to_end(searcher: LedgerSearch, ledger: Ledger, *, at_most: int = 1000) -> int:
+    """Play Tune; a seed scores by its configuration's rate alone. Return how many ran."""
+    for ran in range(at_most):
+        suggestion = searcher.suggest(f"trial-{ran}")
+        if suggestion == Searcher.FINISHED:
+            return ran
+        ticket = suggestion["ticket"]
+        rate = ledger.read_config(ticket["config"]).record.suggested["optim.lr"]
+        finish(ledger, ticket, 1 - abs(math.log10(rate) + 3))
+        searcher.on_trial_complete(f"trial-{ran}")
+    return at_most
+
+
+@pytest.mark.parametrize("part", [1000, 3])
+def test_a_race_is_the_same_however_often_it_is_resumed(tmp_path, part):
+    """Of each backbone the better half climbs, the best is confirmed on fresh seeds, and Optuna has every configuration
+    once, with the score over all of its seeds."""
+    space, ledger = make(tmp_path, RACE)
+    while race_to_end(searcher := search(space, ledger), ledger, at_most=part):
+        pass
+    assert searcher.complete()
+    configs = ledger.read().configs
+    for backbone in space.backbones:
+        mine = sorted((c for c in configs if c.record.backbone == backbone), key=lambda c: -c.verdict.score)
+        assert [verdict.seeds for verdict in mine[0].verdicts if verdict.stage == "search"] == [
+            (0,),
+            (0, 1),
+            (0, 1, 2, 3),
+        ]
+        assert [config.confirmation is not None for config in mine] == [True, False, False, False]
+        assert mine[0].confirmation.seeds == (1000, 1001, 1002)
+        told = [trial.value for trial in search(space, ledger).studies[backbone].study.trials]
+        assert sorted(told) == sorted(config.verdict.score for config in mine)
+
+
+def test_a_proposal_that_is_known_becomes_more_seeds(tmp_path):
+    """Where the search insists on a configuration, that one climbs, and the space need not have another one."""
+    one = "search: {recurrence.anchor: {choice: [first]}}\nconfigurations: 5\nseeds: [1, 2, 3]\nconfirm: 0\n"
+    space, ledger = make(tmp_path, HEAD + "backbones: [tiny-qwen2]\n" + one)
+    assert [seed for _, seed in run_to_end(search(space, ledger), ledger)] == [0, 1, 2]
+    [config] = ledger.read().configs
+    assert [len(verdict.seeds) for verdict in config.verdicts] == [1, 2, 3]

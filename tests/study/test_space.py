@@ -86,7 +86,7 @@ def test_a_file_is_read_as_it_is_written(load):
         "stretch.s_max": FloatRange(1.0, 16.0, log=True, when={"stretch.enabled": True}),
     }
     assert all(read.is_active(key, {}) for key in read.search)
-    assert (read.configurations, read.seeds, read.sampler, read.sampler_seed) == (8, 2, "tpe", 0)
+    assert (read.configurations, read.stages.rungs, read.sampler, read.sampler_seed) == (8, (2,), "tpe", 0)
     assert (read.score, read.name, read.text) == ("extrapolation_auc", "space", ANCHORING)
     assert pickle.loads(pickle.dumps(read)) == read
     with pytest.raises(dataclasses.FrozenInstanceError):
