@@ -18,7 +18,9 @@ from par.study.domains import Choice, Domain, FloatRange, IntRange
 from par.study.racing import Finished, NewConfiguration, RunSeed, Standing, Wait, next_run, verdict_due
 from par.study.records import ConfigRecord, ConfigState, Verdict
 from par.study.space import Space
-from par.study.statistics import SUCCESS, lower_bound, success_rate, summary
+from par.study.statistics.location import summary
+from par.study.statistics.scores import lower_bound
+from par.study.statistics.success import SUCCESS, success_rate
 from ray_jobs.lives import Lives
 from ray_jobs.recovery import GiveUp, StartAgain
 from ray_jobs.ticket import Ticket

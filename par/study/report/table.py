@@ -4,7 +4,8 @@ from rich.table import Table
 
 from par import metrics as m
 from par.study.records import ConfigState, SeedResult, SweepState
-from par.study.statistics import SUCCESS, success_rate, summary
+from par.study.statistics.location import summary
+from par.study.statistics.success import SUCCESS, success_rate
 
 
 def results_table(state: SweepState, seeds: int) -> Table:
