@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from par.study.records import ConfigState, Stage
 from par.study.stages import Stages
-from par.study.statistics import lower_bound
+from par.study.statistics.scores import lower_bound
 
 Run = tuple[str, int]
 """Configuration and seed."""

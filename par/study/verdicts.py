@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 from par import metrics as m
 from par.study.records import ConfigState, Stage, Verdict
-from par.study.statistics import SUCCESS, lower_bound, success_rate, summary
+from par.study.statistics.location import summary
+from par.study.statistics.scores import lower_bound
+from par.study.statistics.success import SUCCESS, success_rate
 
 
 def judge(config: ConfigState, stage: Stage, seeds: Sequence[int], score: str) -> Verdict:

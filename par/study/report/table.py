@@ -6,7 +6,8 @@ from par import metrics as m
 from par.study.racing import Race
 from par.study.records import ConfigState, SeedResult, SweepState, Verdict
 from par.study.space import Space
-from par.study.statistics import SUCCESS, success_rate, summary
+from par.study.statistics.location import summary
+from par.study.statistics.success import SUCCESS, success_rate
 
 
 def results_table(state: SweepState, space: Space) -> Table:
