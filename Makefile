@@ -53,6 +53,7 @@ check: lint test  ## What CI runs
 
 bench: $(INSTALLED)  ## Run the benchmarks and print the ratios
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.search_quality
 
 clean:  ## Remove the environment and caches; results stay
 	rm -rf $(VENV) *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -15,6 +15,8 @@ from par.study.records import ConfigState, Stage
 from par.study.stages import Stages
 from par.study.statistics.scores import lower_bound
 
+CLIMBING = 2
+"""One in so many climbs."""
 Run = tuple[str, int]
 """Configuration and seed."""
 
@@ -111,7 +113,7 @@ class Race:
         """The best configuration that climbs now, on the highest rung that has one: one of the better half there."""
         for level in reversed(range(len(self.stages.rungs) - 1)):
             ranked = self._ranked(backbone, level)
-            for config in ranked[: len(ranked) // 2]:
+            for config in ranked[: len(ranked) // CLIMBING]:
                 if self.levels[config] == level:
                     return config
         return None
