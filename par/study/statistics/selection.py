@@ -20,9 +20,9 @@ class Selection:
 def selected(search: Mapping[str, Sequence[float]], fresh: Mapping[str, Sequence[float]]) -> Selection:
     """Choose among the configurations of ``fresh`` by the mean score over the seeds of both stages.
 
-    The mean of the chosen one is too high, as luck had a part in the choice. So each fresh seed is left out in turn: the
-    others choose, and its score of their choice counts. What comes out is, on average over seeds, the true score of what
-    one seed fewer would have chosen. Fresh seeds are paired: the n-th one is the same for all configurations.
+    The mean of the chosen one is too high, as luck had a part in the choice. So each fresh seed is left out in turn:
+    the others choose, and its score of their choice counts. What comes out is, on average over seeds, the true score of
+    what one seed fewer would have chosen. Fresh seeds are paired: the n-th one is the same for all configurations.
 
     Scores are those of the seeds, a failed one 0. Source: leave-one-out cross-validation (Stone 1974, "Cross-Validatory
     Choice and Assessment of Statistical Predictions"). Raises DataError for no configuration, for different numbers of

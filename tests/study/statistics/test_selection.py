@@ -20,7 +20,7 @@ def test_one_alone_is_worth_the_mean_of_its_fresh_seeds(search, fresh):
 
 
 def test_choosing_costs_nothing():
-    """Of equal configurations, each seed good three times in ten, the chosen one is worth 0.3, not what it seems (X1)."""
+    """Of equal configurations, each seed good three times in ten, the chosen one is worth 0.3, not more (X1)."""
     chance, trials = np.random.default_rng(0), 2000
     drawn = (chance.random((trials, 3, 10)) < 0.3).astype(float)
     honest = [selected({}, dict(zip("abc", rows, strict=True))).score for rows in drawn.tolist()]
