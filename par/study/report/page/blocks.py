@@ -8,6 +8,7 @@ import altair as alt
 
 Columns = Mapping[str, Sequence[Any]]
 """A table as columns of equal length."""
+Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,7 +23,7 @@ class Chart:
     """Below this many pixels the chart scrolls in its box."""
 
     @classmethod
-    def of(cls, title: str, chart: alt.Chart | alt.LayerChart, *, height: int = 240, least_width: int = 0) -> "Chart":
+    def of(cls, title: str, chart: Drawn, *, height: int = 240, least_width: int = 0) -> "Chart":
         """Check a chart against Vega-Lite's schema and keep its specification, which names no address."""
         spec = chart.properties(width="container", height=height, autosize={"type": "fit-x", "contains": "padding"})
         plain = spec.to_dict()

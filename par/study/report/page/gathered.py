@@ -25,7 +25,8 @@ SEARCH, FRESH = "search", "fresh"
 COURSE_POINTS = 24
 """Most points of a drift curve: the largest drift of each of so many equal parts of training."""
 
-Item, Found = TypeVar("Item"), TypeVar("Found")
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 class Outcome(StrEnum):

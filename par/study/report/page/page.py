@@ -77,4 +77,4 @@ def _template() -> Any:
 @cache
 def _bundle() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, which no text in it can end."""
-    return vl_convert.javascript_bundle().replace("</script", "<\\/script")
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed").replace("</script", "<\\/script")

@@ -5,7 +5,7 @@ A race gives good configurations more seeds; all of them together would make the
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import altair as alt
 
@@ -104,16 +104,15 @@ def _axis(domain: Domain, key: str) -> dict[str, Any]:
     return {"x": alt.X("at:Q", title=key, scale=scale).axis(values=ends, format=".2~g", labelOverlap=True)}
 
 
-def _is_wide(domain: Domain) -> bool:
+def _is_wide(domain: Domain) -> TypeGuard[FloatRange | IntRange]:
     """Whether a domain has too many values to show each."""
     if isinstance(domain, IntRange):
         return (domain.high - domain.low) // domain.step >= FEW
     return isinstance(domain, FloatRange) and domain.low < domain.high
 
 
-def _within(domain: Domain, share: float) -> float:
+def _within(domain: FloatRange | IntRange, share: float) -> float:
     """The value at this share of a range, on its own scale."""
-    assert isinstance(domain, FloatRange | IntRange)
     if domain.log:
         return domain.low * (domain.high / domain.low) ** share
     return domain.low + (domain.high - domain.low) * share
@@ -123,7 +122,6 @@ def _part(domain: Domain, value: Any) -> Any:
     """Number of the part of a range in which a value lies; else the value as a text, or a number."""
     if not _is_wide(domain):
         return value if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-    assert isinstance(domain, FloatRange | IntRange)
     if domain.log:
         share = math.log(value / domain.low) / math.log(domain.high / domain.low)
     else:
