@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -14,10 +14,12 @@ from ray import tune
 from ray.tune.experiment import Trial
 from rich.console import Console
 
-from par.errors import ConfigError, FailureKind
+from par.errors import ConfigError, FailureKind, ParError
 from par.study.lease import Lease, break_lease, hold, holder, require_free
 from par.study.ledger import Ledger
 from par.study.records import ConfigRecord, SweepState
+from par.study.report.overview import Overview
+from par.study.report.page.page import write_page
 from par.study.report.plots import accuracy_by_depth
 from par.study.report.table import results_table
 from par.study.space import Space
@@ -227,17 +229,24 @@ class Driver:
         _warn(self.console, line)
 
     def _show(self, state: SweepState) -> None:
-        """The table, the plot, and where to look further."""
+        """The table, plot and report, and where to look further."""
         self.console.print(results_table(state, self.space))
         folder = Path(self.ledger.objects.root if self.ledger.objects.is_local else mkdtemp())
-        try:
-            plot = accuracy_by_depth(self.ledger, folder / "accuracy_by_depth.png")
-        except OSError as fault:  # a full disk; the table says the same
-            self.console.print(f"No plot: {fault}", soft_wrap=True, markup=False)
-        else:
-            self.projection.log_file(plot)
-            self.console.print(f"Accuracy by depth, a line per seed: {plot}", soft_wrap=True)
+        overview = Overview(name=self.ledger.name, space=self.space, state=state, driver=None, now=datetime.now(UTC))
+        plot, report = folder / "accuracy_by_depth.png", folder / "report.html"
+        self._keep("Accuracy by depth, a line per seed", partial(accuracy_by_depth, self.ledger, plot))
+        self._keep("The whole report, for a browser", partial(write_page, overview, self.ledger, report))
         self.console.print(f"Compare the seeds in MLflow: {self._ui()}", soft_wrap=True)
+
+    def _keep(self, what: str, draw: Callable[[], Path]) -> None:
+        """Name a file and keep it in MLflow; without it the sweep is no worse, as the table says the same."""
+        try:
+            path = draw()
+        except (OSError, ParError) as fault:
+            self.console.print(f"{what}: none, {fault}", soft_wrap=True, markup=False)
+        else:
+            self.projection.log_file(path)
+            self.console.print(f"{what}: {path}", soft_wrap=True, markup=False)
 
     def _ui(self) -> str:
         """What opens MLflow on this store."""

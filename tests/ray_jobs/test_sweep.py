@@ -72,12 +72,17 @@ def test_curves_are_logged_once_per_step(finished):
 
 
 def test_table_shows_the_ledgers_numbers(finished):
-    """The table has a row per configuration with the G of each of its seeds, and the plot is where it says."""
+    """The table has a row per configuration with the G of each of its seeds, and plot and report are where it says."""
     storage, output = finished
     for path, data in results(storage, "tiny").items():
         row = next(line for line in output.splitlines() if line.startswith("│ " + path.split("/")[1]))
         assert f"{json.loads(data)['metrics']['G']:.2f}" in row
     assert (storage / "tiny" / "accuracy_by_depth.png").read_bytes().startswith(b"\x89PNG")
+    assert (storage / "tiny" / "report.html").read_text().startswith("<!doctype html>")
+    assert f"The whole report, for a browser: {storage / 'tiny' / 'report.html'}" in output
+    [sweep_run] = [run for run in runs(storage) if run.data.tags["par.key"] == "tiny"]
+    kept = {file.path for file in MlflowClient(f"sqlite:///{storage}/mlflow.db").list_artifacts(sweep_run.info.run_id)}
+    assert kept == {"space.yaml", "accuracy_by_depth.png", "report.html"}
     assert "make ui" in output
 
 

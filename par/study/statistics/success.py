@@ -43,12 +43,13 @@ def success_rate(Gs: Sequence[float], threshold: float, *, confidence: float = C
 
     Raises DataError for no seed or a G that is not finite. Source: Clopper & Pearson 1934, Biometrika 26.
     """
-    from scipy.stats import binomtest
+    from scipy.special import betaincinv
 
     seeds = checked(Gs)
-    reached = sum(value >= threshold for value in seeds)
-    interval = binomtest(reached, len(seeds)).proportion_ci(confidence, method="exact")
-    return SuccessRate(reached, len(seeds), float(interval.low), float(interval.high))
+    n, reached, tail = len(seeds), sum(value >= threshold for value in seeds), (1 - confidence) / 2
+    low = float(betaincinv(reached, n - reached + 1, tail)) if reached else 0.0
+    high = float(betaincinv(reached + 1, n - reached, 1 - tail)) if reached < n else 1.0
+    return SuccessRate(reached, n, low, high)
 
 
 def performance_profile(Gs: Sequence[float], levels: Sequence[float] | None = None) -> tuple[ProfilePoint, ...]:

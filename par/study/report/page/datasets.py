@@ -1,0 +1,131 @@
+"""The tables that charts read, by name: one for seeds, one for what is said about groups of them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from par.study.records import ConfigState
+from par.study.report.page.blocks import Columns, rounded
+from par.study.report.page.gathered import FRESH, SEARCH, Gathered, Seed, label
+from par.study.report.table import shown
+from par.study.standing import last_word, standing
+from par.study.statistics.success import SUCCESS, performance_profile, success_rate
+
+PROFILE_POINTS = 80
+"""Most steps of a performance profile that are drawn."""
+GOLDEN = 0.618034
+"""Steps of this size, modulo 1, spread points evenly."""
+
+Row = Mapping[str, Any]
+
+
+def groups(gathered: Gathered) -> Iterator[tuple[str, str, list[Seed]]]:
+    """Backbone, stage and seeds of every group that has any."""
+    for backbone in gathered.backbones:
+        for stage in (SEARCH, FRESH):
+            if seeds := [seed for seed in gathered.seeds if (seed.backbone, seed.stage) == (backbone, stage)]:
+                yield backbone, stage, seeds
+
+
+def seeds(gathered: Gathered) -> Columns:
+    """One row per seed with a result; its curves are lists."""
+
+    def row(place: int, seed: Seed) -> Row:
+        drift = seed.drift.peaks()
+        return {
+            "run": place,
+            "backbone": seed.backbone,
+            "configuration": label(seed.config),
+            "seed": seed.number,
+            "stage": seed.stage,
+            "G": rounded(seed.G),
+            "shown": shown(seed.result),
+            "outcome": str(seed.outcome),
+            "sign": "failed" if seed.result.failure else "lower bound" if seed.censored else "G",
+            "failure": seed.result.failure,
+            "train_depth": seed.config.record.run["task"]["train_depth"],
+            "aside": round(place * GOLDEN % 1, 3),
+            "depth": list(seed.curve.depths),
+            "single_query": [rounded(value, 3) for value in seed.curve.single_query],
+            "step": list(drift.steps),
+            "drift": [rounded(value, 3) for value in drift.values],
+        }
+
+    return _columns([row(place, seed) for place, seed in enumerate(gathered.seeds)])
+
+
+def cells(gathered: Gathered) -> Columns:
+    """One row per (configuration, seed) that has begun or is to come: G, a kind of failure, or where it stands."""
+    driven = gathered.overview.driven
+
+    def row(order: int, config: ConfigState, seed: int) -> Row:
+        result = config.results.get(seed)
+        done = result is not None and result.failure is None
+        said = shown(result) if result and done else last_word(config, seed)[0] or standing(config, seed, driven=driven)
+        kind = "G" if done else "failed" if result else "open"
+        G = rounded(result.score("G")) if result else None
+        name, backbone = label(config), config.record.backbone
+        return {
+            "backbone": backbone, "configuration": name, "order": order, "seed": str(seed), "G": G,
+            "kind": kind, "said": str(said),
+        }  # fmt: skip
+
+    found = [
+        row(order, config, seed)
+        for order, config in enumerate(gathered.ranked())
+        for seed in sorted({*config.seeds, *gathered.race.wanted(config.id)})
+    ]
+    return _columns(found)
+
+
+def success(gathered: Gathered) -> Columns:
+    """One row per group: share of seeds that reach G >= SUCCESS, and its interval."""
+    rows: list[Row] = []
+    for backbone, stage, group in groups(gathered):
+        found = success_rate([seed.G for seed in group], SUCCESS)
+        ends = {"rate": rounded(found.rate), "low": rounded(found.low), "high": rounded(found.high)}
+        rows.append({"backbone": backbone, "stage": stage, "said": str(found), **ends})
+    return _columns(rows)
+
+
+def profiles(gathered: Gathered) -> Columns:
+    """P(G >= g) of every group: the levels of g where it steps, or so many of them."""
+    rows: list[Row] = []
+    for backbone, stage, group in groups(gathered):
+        Gs = [seed.G for seed in group]
+        for g, found in performance_profile(Gs, _thinned(sorted({0.0, *Gs}))):
+            ends = {"rate": rounded(found.rate), "low": rounded(found.low), "high": rounded(found.high)}
+            rows.append({"backbone": backbone, "stage": stage, "g": rounded(g), "said": str(found), **ends})
+    return _columns(rows)
+
+
+def confirmed(gathered: Gathered) -> Columns:
+    """One row per confirmed configuration: its score in the search, and on fresh seeds."""
+    found = [
+        {
+            "backbone": config.record.backbone,
+            "configuration": label(config),
+            "search": rounded(config.verdict.score),
+            "confirm": rounded(config.confirmation.score),
+            "optimism": rounded(config.verdict.score - config.confirmation.score),
+        }
+        for config in gathered.configs
+        if config.verdict and config.confirmation
+    ]
+    return _columns(found)
+
+
+TABLES: Mapping[str, Callable[[Gathered], Columns]] = {
+    "seeds": seeds, "cells": cells, "success": success, "profiles": profiles, "confirmed": confirmed,
+}  # fmt: skip
+
+
+def _thinned(levels: Sequence[float]) -> Sequence[float]:
+    """All levels, or PROFILE_POINTS of them, the ends among them."""
+    if len(levels) <= PROFILE_POINTS:
+        return levels
+    last = len(levels) - 1
+    return [levels[round(place * last / (PROFILE_POINTS - 1))] for place in range(PROFILE_POINTS)]
+
+
+def _columns(rows: Sequence[Row]) -> Columns:
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}

@@ -1,0 +1,216 @@
+"""What a report shows, gathered from a ledger: every seed that has a result, with its curves."""
+
+import io
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from math import ceil
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from par import metrics as m
+from par.errors import LedgerError
+from par.study.ledger import ACCURACY, HISTORY, READERS, Ledger
+from par.study.racing import Race
+from par.study.records import ConfigState, SeedResult
+from par.study.report.overview import Overview
+from par.study.statistics.success import SUCCESS
+
+SEARCH, FRESH = "search", "fresh"
+"""The stages that seeds belong to, as charts and tables call them."""
+COURSE_POINTS = 24
+"""Most points of a drift curve: the largest drift of each of so many equal parts of training."""
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+
+class Outcome(StrEnum):
+    """How a seed ended."""
+
+    REACHED = f"G ≥ {SUCCESS:g}"
+    BELOW = f"G < {SUCCESS:g}"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Single-query accuracy by depth; empty for a seed that failed before it was evaluated."""
+
+    depths: Sequence[int] = ()
+    single_query: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A training metric by step."""
+
+    steps: Sequence[int] = ()
+    values: Sequence[float] = ()
+
+    def until(self, step: float) -> Sequence[float]:
+        """The values up to a step."""
+        return [value for at, value in zip(self.steps, self.values, strict=True) if at <= step]
+
+    def peaks(self) -> "Course":
+        """At most COURSE_POINTS of its points: the largest value of each part of training, so that no peak is lost."""
+        if len(self.steps) <= COURSE_POINTS:
+            return self
+        size = ceil(len(self.steps) / COURSE_POINTS)
+        parts = [range(start, min(start + size, len(self.steps))) for start in range(0, len(self.steps), size)]
+        kept = [max(part, key=self.values.__getitem__) for part in parts]
+        return Course([self.steps[place] for place in kept], [self.values[place] for place in kept])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seed:
+    """One seed with a result."""
+
+    config: ConfigState
+    number: int
+    stage: str
+    paired: bool
+    """Whether every configuration has it: one of the first rung."""
+    result: SeedResult
+    curve: Curve
+    drift: Course
+    on_the_way: Course
+    """Single-query accuracy at d_train, during training."""
+
+    @property
+    def backbone(self) -> str:
+        """Of its configuration."""
+        return self.config.record.backbone
+
+    @property
+    def G(self) -> float:
+        """0 for a failed seed."""
+        return self.result.score(m.G.name)
+
+    @property
+    def censored(self) -> bool:
+        """Whether G is a lower bound."""
+        return self.result.failure is None and bool(self.result.metrics.get(m.CENSORED.name))
+
+    @property
+    def outcome(self) -> Outcome:
+        """How it ended."""
+        if self.result.failure is not None:
+            return Outcome.FAILED
+        return Outcome.REACHED if self.G >= SUCCESS else Outcome.BELOW
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A sweep at one time."""
+
+    overview: Overview
+    seeds: tuple[Seed, ...]
+    """In order of configuration and number."""
+    race: Race = field(repr=False)
+
+    @property
+    def configs(self) -> tuple[ConfigState, ...]:
+        """In order of number."""
+        return self.overview.state.configs
+
+    @property
+    def backbones(self) -> tuple[str, ...]:
+        """Those that have a result, in the order of the space."""
+        there = {seed.backbone for seed in self.seeds}
+        return tuple(
+            dict.fromkeys([*(name for name in self.overview.space.backbones if name in there), *sorted(there)])
+        )
+
+    @cached_property
+    def by_config(self) -> dict[str, list[Seed]]:
+        """The seeds of each configuration that has any."""
+        found: dict[str, list[Seed]] = {}
+        for seed in self.seeds:
+            found.setdefault(seed.config.id, []).append(seed)
+        return found
+
+    @property
+    def missing(self) -> dict[str, tuple[int, ...]]:
+        """Seeds that a configuration is to have, as far as it has come, and that have no result, by configuration."""
+        return {config.id: self.race.missing[config.id] for config in self.configs if config.id in self.race.missing}
+
+    def of(self, config: ConfigState, stage: str) -> list[Seed]:
+        """The seeds of a configuration in one stage."""
+        return [seed for seed in self.by_config.get(config.id, []) if seed.stage == stage]
+
+    def ranked(self) -> list[ConfigState]:
+        """Best first: the confirmed ones by what was confirmed, then by search score, then those that wait."""
+        return sorted(self.configs, key=_rank)
+
+    def leaders(self) -> dict[str, list[Seed]]:
+        """For each backbone the seeds of its best configuration: the fresh ones if it is confirmed."""
+        found: dict[str, list[Seed]] = {}
+        for config in self.ranked():
+            seeds = self.of(config, FRESH if config.confirmation else SEARCH)
+            if seeds and config.record.backbone not in found:
+                found[config.record.backbone] = seeds
+        return {backbone: found[backbone] for backbone in self.backbones if backbone in found}
+
+
+def gather(overview: Overview, ledger: Ledger) -> Gathered:
+    """Read the curves of every seed that has a result. Raises LedgerError for a file that is damaged."""
+    stages = overview.space.stages
+    found = [(config, number, result) for config in overview.state.configs for number, result in config.results.items()]
+
+    def read(seed: tuple[ConfigState, int, SeedResult]) -> Seed:
+        config, number, result = seed
+        depths, single_query = _columns(ledger, config.id, number, ACCURACY, "depth", "single_query")
+        history = _columns(ledger, config.id, number, HISTORY, "step", m.DRIFT.name, m.ON_THE_WAY.name)
+        steps, drift, on_the_way = history
+        return Seed(
+            config=config,
+            number=number,
+            stage=FRESH if number in stages.fresh_seeds else SEARCH,
+            paired=number in stages.rung(0),
+            result=result,
+            curve=Curve(depths, single_query),
+            drift=_course(steps, drift),
+            on_the_way=_course(steps, on_the_way),
+        )
+
+    race = Race(stages, overview.space.score, overview.state.configs)
+    return Gathered(overview, tuple(_mapped(read, found, local=ledger.objects.is_local)), race)
+
+
+def label(config: ConfigState) -> str:
+    """Id and choices of a configuration, in one line."""
+    return " ".join([config.id, *config.record.choices(short=True)])
+
+
+def _rank(config: ConfigState) -> tuple[bool, float, int]:
+    best = config.confirmation or config.verdict
+    return (config.confirmation is None, -best.score if best else float("inf"), config.record.number)
+
+
+def _mapped(read: Callable[[Item], Found], items: Iterable[Item], *, local: bool) -> list[Found]:
+    """In an object store each read is a round trip, so many are made at once."""
+    if local:
+        return [read(item) for item in items]
+    with ThreadPoolExecutor(READERS) as pool:
+        return list(pool.map(read, items))
+
+
+def _course(steps: Sequence[int], values: Sequence[float | None]) -> Course:
+    there = [(step, value) for step, value in zip(steps, values, strict=False) if value is not None]
+    return Course([step for step, _ in there], [value for _, value in there])
+
+
+def _columns(ledger: Ledger, config: str, seed: int, name: str, *columns: str) -> list[list[Any]]:
+    """Columns of a Parquet file of a seed; empty ones where the file, or one of them, is not there."""
+    data = ledger.read_bytes(config, seed, name)
+    try:
+        found = {} if data is None else pq.read_table(io.BytesIO(data), use_threads=False).to_pydict()
+    except pa.ArrowInvalid as fault:
+        place = f"{ledger.name}/configs/{config}/seed-{seed}/{name}"
+        raise LedgerError(f"{place} is damaged: {fault}; restore it from a copy, or remove it") from None
+    return [found.get(column, []) for column in columns]

@@ -1,0 +1,94 @@
+"""What happened besides the results: failures, attempts, time on devices, and which code and prompts were used."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from par.study.records import ConfigState
+from par.study.report.page.blocks import Table
+from par.study.report.page.gathered import Gathered
+from par.study.standing import last_word, standing
+
+LONGEST_MESSAGE = 400
+HOUR_S = 3600
+
+
+def failure_table(gathered: Gathered) -> Table:
+    """By kind: attempts that ended so, seeds whose last word it is, and what the last of them said."""
+    attempts, seeds, said = Counter[str](), Counter[str](), dict[str, str]()
+    for config, seed in _begun(gathered):
+        attempts.update(life.failure for life in config.attempts(seed) if life.failure)
+        kind, message = last_word(config, seed)
+        if kind:
+            seeds[kind] += 1
+            said[kind] = f"{config.id} seed {seed}: {message.strip()[:LONGEST_MESSAGE]}"
+    rows = [
+        [kind, said.get(kind, "every such seed went on"), str(attempts[kind]), str(seeds[kind])]
+        for kind in sorted({*attempts, *seeds}, key=lambda kind: (-seeds[kind], kind))
+    ]
+    columns = ("kind", "the last one said", "attempts", "seeds that ended so")
+    return Table(title="Failures by kind", columns=columns, rows=rows, names=2)
+
+
+def hours_table(gathered: Gathered) -> Table:
+    """Seeds, attempts and device-hours of each backbone."""
+    found: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0.0])
+    for config, seed in _begun(gathered):
+        lives, counts = config.attempts(seed), found[config.record.backbone]
+        hours = sum(life.device_seconds for life in lives) / HOUR_S
+        for place, more in enumerate((1, seed in config.results, len(lives), hours)):
+            counts[place] += more
+    if len(found) > 1:
+        found["all"] = [sum(column) for column in zip(*found.values(), strict=True)]
+    rows = [
+        [backbone, *(str(count) for count in counts), f"{hours:.2f}"] for backbone, (*counts, hours) in found.items()
+    ]
+    columns = ("backbone", "seeds begun", "with a result", "attempts", "device-hours")
+    return Table(title="Attempts and device-hours", columns=columns, rows=rows)
+
+
+def missing_table(gathered: Gathered) -> Table:
+    """The configurations that lack seeds which they are to have, with where each of these stands."""
+    driven, configs = gathered.overview.driven, {config.id: config for config in gathered.configs}
+    rows = [
+        [
+            " ".join([name, *configs[name].record.choices()]),
+            configs[name].record.backbone,
+            ", ".join(f"{seed} ({_state(configs[name], seed, driven=driven)})" for seed in seeds),
+        ]
+        for name, seeds in gathered.missing.items()
+    ]
+    columns = ("configuration", "backbone", "seeds without a result")
+    return Table(title="Missing seeds", columns=columns, rows=rows, names=3)
+
+
+def provenance_table(gathered: Gathered) -> Table:
+    """When, with which code and libraries, on which prompts."""
+    sweep = gathered.overview.state.sweep
+    libraries = ", ".join(f"{name} {version}" for name, version in sweep.get("libraries", {}).items())
+    facts = {
+        "sweep": gathered.overview.name,
+        "created": sweep.get("created"),
+        "this page": gathered.overview.now.isoformat(timespec="seconds"),
+        "space": f"{sweep.get('space_path', '')} {sweep.get('space_fingerprint', '')}".strip(),
+        "commit": sweep.get("commit"),
+        "source": sweep.get("source"),
+        "Python": sweep.get("python"),
+        "libraries": libraries,
+        "evaluation sets": "; ".join(evaluation_sets(gathered)),
+    }
+    rows = [[name, str(value) if value else "not recorded"] for name, value in facts.items()]
+    return Table(title="Provenance", columns=("what", "value"), rows=rows, names=2)
+
+
+def evaluation_sets(gathered: Gathered) -> list[str]:
+    """The hashes of the test prompts that were read, each with its number of seeds."""
+    counts = Counter(seed.result.evaluation_set for seed in gathered.seeds if seed.result.evaluation_set)
+    return [f"{name} ({count} seeds)" for name, count in counts.most_common()]
+
+
+def _begun(gathered: Gathered) -> Iterator[tuple[ConfigState, int]]:
+    return ((config, seed) for config in gathered.configs for seed in config.seeds)
+
+
+def _state(config: ConfigState, seed: int, *, driven: bool) -> str:
+    return last_word(config, seed)[0] or standing(config, seed, driven=driven).value

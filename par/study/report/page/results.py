@@ -1,0 +1,122 @@
+"""Tables of numbers over seeds. The worst seed and the success rate come first, the IQM last."""
+
+from collections.abc import Iterator, Sequence
+
+from par import metrics as m
+from par.study.report.page.blocks import Table, p_text, text
+from par.study.report.page.datasets import groups
+from par.study.report.page.gathered import FRESH, SEARCH, Course, Gathered, Seed
+from par.study.statistics.censoring import censored_share
+from par.study.statistics.description import describe
+from par.study.statistics.groups import compare_groups
+from par.study.statistics.seeds import Degenerate, Significance, TooFew
+from par.study.statistics.spread import DIP_SEEDS, dip_test
+from par.study.statistics.success import SUCCESS, THRESHOLDS, performance_profile
+from par.study.statistics.trends import early_signal
+
+NUMBERS = (
+    "n", "worst", f"G ≥ {SUCCESS:g}", "mean G", f"mean of G ≥ {SUCCESS:g}", "sd", "IQM",
+)  # fmt: skip
+SIGNALS = (
+    "accuracy at d_train, halfway through training", "largest drift, first half of training", "gradient spikes",
+)  # fmt: skip
+
+
+def backbone_table(gathered: Gathered) -> Table:
+    """Success at every threshold, with exact intervals, of each backbone in each stage."""
+    rows: list[list[str]] = []
+    for backbone, stage, seeds in groups(gathered):
+        Gs = [seed.G for seed in seeds]
+        failed = sum(seed.result.failure is not None for seed in seeds)
+        bounds = censored_share([seed.censored for seed in seeds])
+        levels = [str(found) for _, found in performance_profile(Gs, THRESHOLDS)]
+        rows.append([backbone, stage, str(len(Gs)), str(failed), f"{bounds:.0%}", *levels])
+    columns = ("backbone", "seeds", "n", "failed", "censored", *(f"G ≥ {g:g}" for g in THRESHOLDS))
+    return Table(title="Success rates, with exact 95 % intervals", columns=columns, rows=rows, names=2)
+
+
+def configuration_tables(gathered: Gathered) -> Iterator[Table]:
+    """A row per configuration, best first: what its fresh seeds say, then what those of the search say."""
+    scores = ("search score", "confirmed score", "optimism")
+    for stage, title in ((FRESH, "Confirmed, on fresh seeds"), (SEARCH, "On the seeds of the search")):
+        rows: list[list[str]] = []
+        for config in gathered.ranked():
+            if seeds := gathered.of(config, stage):
+                name = " ".join([config.id, *config.record.choices()])
+                found, sure = config.verdict, config.confirmation
+                optimism = found.score - sure.score if found and sure else None
+                given = [found and found.score, sure and sure.score, optimism]
+                rows.append([name, config.record.backbone, *_numbers(seeds), *(text(score, 3) for score in given)])
+        if rows:
+            yield Table(title=title, columns=("configuration", "backbone", *NUMBERS, *scores), rows=rows, names=2)
+
+
+def comparison_tables(gathered: Gathered) -> Iterator[Table]:
+    """The best configurations of the backbones in pairs, and whether the seeds of each fall into humps."""
+    leaders = {backbone: [seed.G for seed in seeds] for backbone, seeds in gathered.leaders().items()}
+    rows = [
+        [backbone, seeds[0].config.id, seeds[0].stage, str(len(seeds)), _test(dip_test([seed.G for seed in seeds]))]
+        for backbone, seeds in gathered.leaders().items()
+    ]
+    columns = ("backbone", "configuration", "seeds", "n", f"more than one hump? (dip test, from {DIP_SEEDS} seeds)")
+    yield Table(title="Best configuration of each backbone", columns=columns, rows=rows, names=3)
+    if len(leaders) > 1:
+        found = compare_groups(leaders)
+        pairs = [
+            [
+                pair.first, pair.second,
+                _test(pair.success), p_text(pair.success_adjusted), _test(pair.spread), p_text(pair.spread_adjusted),
+            ]
+            for pair in found.pairs
+        ]  # fmt: skip
+        columns = ("backbone", "against", f"G ≥ {SUCCESS:g}", "Holm", "spread", "Holm")
+        yield Table(title="In pairs: p, and p adjusted for so many tests", columns=columns, rows=pairs, names=2)
+        overall = [["all backbones", _test(found.spread)]]
+        yield Table(title="Equal spread?", columns=("", "Brown–Forsythe test"), rows=overall)
+
+
+def signal_table(gathered: Gathered) -> Table:
+    """Rank correlation, within a backbone, of what is seen in training with the final G."""
+    rows = [
+        [name, backbone, str(len(pairs)), *_correlation(pairs)]
+        for place, name in enumerate(SIGNALS)
+        for backbone in gathered.backbones
+        if (pairs := _signal_pairs(gathered, backbone, place))
+    ]
+    columns = ("signal", "backbone", "seeds", "Spearman's ρ with G", "p")
+    return Table(title="Early signals", columns=columns, rows=rows, names=2)
+
+
+def _numbers(seeds: Sequence[Seed]) -> list[str]:
+    found = describe([seed.G for seed in seeds], [seed.censored for seed in seeds])
+    success = next(rate for level, rate in found.success if level == SUCCESS)
+    return [
+        str(found.n), text(found.worst), str(success), f"{found.mean:.2f} {found.interval}",
+        text(found.conditional_mean), text(found.sd), text(found.iqm),
+    ]  # fmt: skip
+
+
+def _test(found: Significance | TooFew | Degenerate) -> str:
+    return p_text(found.p) if isinstance(found, Significance) else str(found)
+
+
+def _correlation(pairs: Sequence[tuple[float, float]]) -> list[str]:
+    found = early_signal([signal for signal, _ in pairs], [G for _, G in pairs])
+    return [text(found.statistic), p_text(found.p)] if isinstance(found, Significance) else [str(found), "–"]
+
+
+def _signal_pairs(gathered: Gathered, backbone: str, place: int) -> list[tuple[float, float]]:
+    """A signal and G of each seed of a backbone that has the signal."""
+    seeds = [seed for seed in gathered.seeds if seed.backbone == backbone]
+    return [(signal, seed.G) for seed in seeds if (signal := _signals(seed)[place]) is not None]
+
+
+def _signals(seed: Seed) -> tuple[float | None, float | None, float | None]:
+    """The values of SIGNALS, as far as they were recorded."""
+
+    def first_half(course: Course) -> Sequence[float]:
+        return course.until(seed.config.record.run["train"]["steps"] / 2)
+
+    accuracies, drifts = first_half(seed.on_the_way), first_half(seed.drift)
+    spikes = seed.result.metrics.get(m.GRAD_SPIKES.name)
+    return (accuracies[-1] if accuracies else None, max(drifts, default=None), spikes)

@@ -1,0 +1,60 @@
+"""`par report`: a sweep as one HTML file, from its ledger alone."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from par.errors import ConfigError
+from ray_jobs import options as o
+from ray_jobs.opening import default_storage
+from ray_jobs.terminal import bytes_text, out, refusing
+
+if TYPE_CHECKING:
+    from par.study.ledger import Ledger
+
+
+def report(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The sweep.")],
+    storage: o.Storage = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Where to write it.", show_default="STORAGE/NAME/report.html"),
+    ] = None,
+) -> None:
+    """Write what a sweep shows as one HTML file, which can be mailed, kept, and read without a network.
+
+    It opens with what the data cannot say. Then every seed's G; how many seeds reach which G; success against each
+    searched setting; accuracy by depth, a line per seed; configurations by seeds; the search score against the
+    confirmed one; drift of good and failed seeds; the numbers, each with its interval; failures, device-hours and
+    provenance. Point at a mark to see which seed it is.
+
+    Nothing but the ledger is read: no cluster, no MLflow. The sweep may be running; the page shows what is there. For a
+    storage that is no folder of this machine the file is NAME-report.html here, unless --out names another.
+
+    Exit code: 0, or 2 for a sweep that does not exist or is damaged, and for a file that cannot be written.
+    """
+    from par.study.ledger import Ledger
+
+    with refusing():
+        ledger = Ledger.open(storage or default_storage(), name)
+        beside = Path(ledger.objects.root, "report.html") if ledger.objects.is_local else Path(f"{name}-report.html")
+        path = file or beside
+        _write(ledger, path)
+        size = bytes_text(path.stat().st_size)
+        out.print(f"{path} ({size}): open it in a browser", soft_wrap=True, highlight=False, markup=False)
+
+
+def _write(ledger: "Ledger", path: Path) -> None:
+    from par.study.lease import holder
+    from par.study.recorded import recorded_space
+    from par.study.report.overview import Overview
+    from par.study.report.page.page import write_page
+
+    space, driver, now = recorded_space(ledger), holder(ledger), datetime.now(UTC)
+    overview = Overview(name=ledger.name, space=space, driver=driver, state=ledger.read(), now=now)
+    try:
+        write_page(overview, ledger, path)
+    except OSError as fault:
+        raise ConfigError(f"--out {path}: {fault.strerror}; name a file in a folder that can be written") from None
