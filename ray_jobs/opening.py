@@ -72,14 +72,15 @@ def new_sweep(space: Path | None, name: str | None, storage: str, totals: Totals
     return chosen
 
 
-def begin(space: Space, name: str | None, storage: str) -> Ledger:
-    """Write the sweep's record. Raises ConfigError if the storage refuses."""
+def begin(space: Space, name: str | None, storage: str, plan: str = "") -> Ledger:
+    """Write the sweep's record, with the text of its ``plan``. Raises ConfigError if the storage refuses."""
     from ray_jobs.provenance import provenance
 
     record = {
         "space": space.text,
         "space_path": f"{space.name}.yaml",
         "space_fingerprint": space.fingerprint(),
+        "plan": plan,
         **provenance(),
     }
     try:

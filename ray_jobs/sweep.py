@@ -76,7 +76,7 @@ def sweep(
         if dry_run:
             show_plan(chosen, ledger, options, out)
             return
-        code = drive(chosen, ledger, lambda: begin(chosen, name, home), options, out)
+        code = drive(chosen, ledger, lambda plan: begin(chosen, name, home, plan), options, out)
     if code:
         raise typer.Exit(code)
 
