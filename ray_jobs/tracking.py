@@ -194,7 +194,7 @@ def _tags(record: ConfigRecord) -> dict[str, str]:
 
 def _texts_of(sweep: Mapping[str, Any]) -> dict[str, str]:
     """What a sweep's record says, by name of the file that the sweep's run keeps; one without a plan keeps none."""
-    environment = {name: value for name, value in sweep.items() if name not in ("space", "plan")}
+    environment = {name: value for name, value in sweep.items() if name not in ("space", "plan", "warm_start")}
     texts = {"space.yaml": sweep["space"], "environment.json": json.dumps(environment, indent=2)}
     return texts | ({"plan.txt": sweep["plan"]} if sweep.get("plan") else {})
 
