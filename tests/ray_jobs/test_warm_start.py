@@ -97,6 +97,16 @@ def test_points_are_no_configurations(tmp_path, old):
     assert len(study.study.trials) == 16 + 4
 
 
+def test_an_open_configuration_is_told_under_its_own_number(tmp_path, old):
+    """After a resume the score of a configuration goes to its trial, and no point of the old sweep is touched."""
+    chosen, ledger = begun(tmp_path)
+    config = begin_search(ledger, chosen).suggest("first")["ticket"]["config"]
+    study = begin_search(ledger, chosen).studies["tiny-qwen2"]
+    assert study.tell(config, 9.0)
+    assert [trial.value for trial in study.study.trials][-1] == 9.0
+    assert study.study.trials[-1].params == ledger.read_config(config).record.suggested
+
+
 def test_a_resume_has_the_points_without_the_old_sweep(tmp_path, old):
     """A search that is rebuilt after the old sweep is gone has the trials of the one that goes on (S7)."""
     chosen, ledger = begun(tmp_path)
