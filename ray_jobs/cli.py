@@ -2,6 +2,7 @@
 
 import typer
 
+from ray_jobs.commands.export import export
 from ray_jobs.commands.gc import gc
 from ray_jobs.commands.resume import resume
 from ray_jobs.commands.status import status
@@ -21,7 +22,7 @@ def par() -> None:
     """Looped language models trained with Progress-Aligned Recurrence."""
 
 
-for command in (status, resume, sync, gc, thresholds):
+for command in (status, resume, sync, export, gc, thresholds):
     app.command()(command)
 
 if __name__ == "__main__":

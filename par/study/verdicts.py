@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from par import metrics as m
+from par.study.racing import Race
 from par.study.records import ConfigState, SeedResult, Stage, Verdict
 from par.study.statistics.location import summary
 from par.study.statistics.scores import lower_bound
@@ -16,6 +17,14 @@ def judge(config: ConfigState, stage: Stage, seeds: Sequence[int], score: str) -
     """The score of a configuration over the seeds of a stage, failures counted as 0, and the aggregates beside it."""
     bound = lower_bound([config.results[seed].score(score) for seed in seeds])
     return Verdict(score=bound, seeds=tuple(seeds), stage=stage, metrics=aggregates(config, seeds))
+
+
+def judged(race: Race, config: str) -> ConfigState:
+    """The configuration with its verdicts on all stages that are complete, whether or not a driver has written them."""
+    state = race.configs[config]
+    for stage, seeds in race.due(config):
+        state = state.judged(judge(state, stage, seeds, race.score))
+    return state
 
 
 def aggregates(config: ConfigState, seeds: Sequence[int]) -> dict[str, float]:
