@@ -2,6 +2,7 @@
 
 import typer
 
+from ray_jobs.commands.export import export
 from ray_jobs.commands.gc import gc
 from ray_jobs.commands.report import report
 from ray_jobs.commands.resume import resume
@@ -22,7 +23,7 @@ def par() -> None:
     """Looped language models trained with Progress-Aligned Recurrence."""
 
 
-for command in (status, report, resume, sync, gc, thresholds):
+for command in (status, report, resume, sync, export, gc, thresholds):
     app.command()(command)
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from ray_jobs.search import LedgerSearch
 from ray_jobs.spool import Spool
 from ray_jobs.stopping import GraceOver, StopCallback, Stopping
 from ray_jobs.store import default_uri, open_store
+from ray_jobs.terminal import as_text
 from ray_jobs.ticket import HANG_AFTER_S, Ticket
 from ray_jobs.trial import run_trial
 
@@ -99,11 +100,13 @@ def plans(space: Space, state: SweepState, options: Options, resources: Mapping[
     return found
 
 
-def drive(space: Space, ledger: Ledger | None, begin: Callable[[], Ledger], options: Options, console: Console) -> int:
+def drive(
+    space: Space, ledger: Ledger | None, begin: Callable[[str], Ledger], options: Options, console: Console
+) -> int:
     """Run what is left of the sweep and show the results; the exit code is 0 when every wanted seed has one.
 
-    A new sweep (``ledger`` None) is begun once its plan is known to fit the cluster. One that another driver holds is
-    refused before anything else.
+    A new sweep (``ledger`` None) is begun, with the text of its plan, once that is known to fit the cluster. One that
+    another driver holds is refused before anything else.
     """
     if ledger and not options.break_lease:
         require_free(ledger)
@@ -111,9 +114,10 @@ def drive(space: Space, ledger: Ledger | None, begin: Callable[[], Ledger], opti
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with connected(options.address) as resources:
         todo = plans(space, ledger.read() if ledger else SweepState({}, ()), options, resources)
-        console.print(plan_table(space, todo))
+        plan = plan_table(space, todo)
+        console.print(plan)
         store = open_store(options.tracking_uri or default_uri(options.storage))
-        ledger, stopping = ledger or begin(), Stopping()
+        ledger, stopping = ledger or begin(as_text(plan)), Stopping()
         if options.break_lease and holder(ledger):
             break_lease(ledger, options.break_lease)
         with (

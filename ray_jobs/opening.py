@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from par.errors import ConfigError
 from par.objects import Objects, public
@@ -72,14 +73,15 @@ def new_sweep(space: Path | None, name: str | None, storage: str, totals: Totals
     return chosen
 
 
-def begin(space: Space, name: str | None, storage: str) -> Ledger:
-    """Write the sweep's record. Raises ConfigError if the storage refuses."""
+def begin(space: Space, name: str | None, storage: str, **more: Any) -> Ledger:
+    """Write the sweep's record, ``more`` of its beginning included. Raises ConfigError if the storage refuses."""
     from ray_jobs.provenance import provenance
 
     record = {
         "space": space.text,
         "space_path": f"{space.name}.yaml",
         "space_fingerprint": space.fingerprint(),
+        **more,
         **provenance(),
     }
     try:

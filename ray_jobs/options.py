@@ -68,6 +68,12 @@ Grown = Annotated[
     Path | None,
     typer.Option(help="Search space with further backbones, configurations or seeds.", show_default=False),
 ]
+WarmStart = Annotated[
+    str | None,
+    typer.Option(
+        metavar="sweep:NAME", help="Begin a new search with what this sweep of the storage found.", show_default=False
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and its cost; run nothing.")]
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from par import metrics as m
 from par.config import RunConfig
 from par.evaluation.accuracy import DepthCurve, batch_drift, depth_curve
-from par.evaluation.extrapolation import extrapolation, extrapolation_auc, full_state_at
+from par.evaluation.extrapolation import accuracy_at, extrapolation, extrapolation_auc
 from par.evaluation.halting import HaltingCurve, halting_curve
 from par.evaluation.recording import record_traces
 from par.evaluation.signals import drift_profile, spikes
@@ -123,8 +123,10 @@ def seed_metrics(run: RunConfig, curve: DepthCurve) -> dict[str, float]:
             m.CENSORED: float(found.censored),
             m.N_CROSSINGS: float(found.n_crossings),
             m.EXTRAPOLATION_AUC: extrapolation_auc(curve.depths, curve.full_state, train_depth=d),
-            m.FULL_STATE_16X: full_state_at(curve.depths, curve.full_state, 16, d),
-            m.AT_TRAIN_DEPTH: curve.single_query[curve.depths.index(d)],
+            m.FULL_STATE_16X: accuracy_at(curve.depths, curve.full_state, 16, d),
+            m.ACC_1X: accuracy_at(curve.depths, curve.single_query, 1, d),
+            m.ACC_8X: accuracy_at(curve.depths, curve.single_query, 8, d),
+            m.ACC_16X: accuracy_at(curve.depths, curve.single_query, 16, d),
         }
     )
 
@@ -168,9 +170,17 @@ def threshold_metrics(run: RunConfig, traces: Traces) -> dict[str, float]:
 
 
 def signal_metrics(drifts: tuple[float, float, float], history: list[dict[str, Any]]) -> dict[str, float]:
-    """Signals of instability, by metric name; a drift that is not finite is left out."""
+    """Signals of instability, by metric name; a drift that is not finite is left out, and then the largest, too."""
     half, once, twice = drifts
-    return m.by_name({m.DRIFT_HALF: half, m.DRIFT_ONCE: once, m.DRIFT_TWICE: twice, m.GRAD_SPIKES: _spikes(history)})
+    return m.by_name(
+        {
+            m.DRIFT_HALF: half,
+            m.DRIFT_ONCE: once,
+            m.DRIFT_TWICE: twice,
+            m.DRIFT_MAX: float(np.max([*drifts, *_recorded(m.DRIFT, history)])),
+            m.GRAD_SPIKES: _spikes(history),
+        }
+    )
 
 
 def diverged_metrics(step: int, history: list[dict[str, Any]]) -> dict[str, float]:
@@ -182,6 +192,7 @@ def diverged_metrics(step: int, history: list[dict[str, Any]]) -> dict[str, floa
             m.GRAD_SPIKES: _spikes(history),
             m.LAST_GRAD_NORM: _last(m.GRAD_NORM, history),
             m.LAST_DRIFT: _last(m.DRIFT, history),
+            m.DRIFT_MAX: max(_recorded(m.DRIFT, history), default=None),
         }
     )
 
@@ -192,7 +203,12 @@ def _spikes(history: list[dict[str, Any]]) -> float:
 
 def _last(metric: Metric, history: list[dict[str, Any]]) -> float | None:
     """The value in the last record that has one."""
-    return next((row[metric.name] for row in reversed(history) if metric.name in row), None)
+    return next(reversed(_recorded(metric, history)), None)
+
+
+def _recorded(metric: Metric, history: list[dict[str, Any]]) -> list[float]:
+    """The values of all records that have one."""
+    return [row[metric.name] for row in history if metric.name in row]
 
 
 def to_parquet(records: list[dict[str, Any]]) -> bytes:

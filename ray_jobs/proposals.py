@@ -12,6 +12,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from par.study.domains import Choice, Domain, FloatRange, IntRange
 from par.study.records import ConfigRecord, ConfigState
 from par.study.space import Space
+from ray_jobs.warm_start import Point
 
 DUPLICATES = 50
 """Known proposals in a row after which random ones are tried; after as many of these the space is exhausted."""
@@ -44,24 +45,51 @@ def _value(domain: Domain, label: Any) -> Any:
     return label
 
 
+def distributions(space: Space) -> dict[str, BaseDistribution]:
+    """What is searched, as Optuna sees it."""
+    return {key: distribution(domain) for key, domain in space.search.items()}
+
+
+def replayed(
+    domains: Mapping[str, BaseDistribution],
+    suggested: Mapping[str, Any],
+    score: float | None,
+    unscored: TrialState = TrialState.RUNNING,
+    **more: Any,
+) -> FrozenTrial:
+    """The trial of a known configuration: complete with its score, or else ``unscored``; ``more`` is as in Optuna."""
+    labels = _labels(suggested)
+    return optuna.trial.create_trial(
+        state=unscored if score is None else TrialState.COMPLETE,
+        params=labels,
+        distributions={key: domains[key] for key in labels},
+        value=score,
+        **more,
+    )
+
+
 class BackboneStudy:
     """One Optuna study in memory, rebuilt from the ledger: verdicts are finished trials, open configurations run.
 
+    Points of another sweep come before them, as finished trials that are nobody's configuration.
     Optuna takes a trial's value once. Where more seeds have changed a score, the study is built anew.
     """
 
-    def __init__(self, space: Space, backbone: str, known: Sequence[ConfigState]) -> None:
+    def __init__(self, space: Space, backbone: str, known: Sequence[ConfigState], points: Sequence[Point] = ()) -> None:
         self.space, self.backbone = space, backbone
-        self.domains = {key: distribution(domain) for key, domain in space.search.items()}
+        self.domains = distributions(space)
         self.trials: dict[str, int] = {}
         """Numbers of the trials that are not told yet, by configuration."""
         self.grid = iter(space.grid() if space.sampler == "grid" else ())
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.study = optuna.create_study(direction="maximize", sampler=self._sampler(len(known)))
-        for number, config in enumerate(known):
+        for point in points:
+            self.study.add_trial(replayed(self.domains, point.suggested, point.score))
+        for number, config in enumerate(known, start=len(points)):
             if config.verdict is None:
                 self.trials[config.id] = number
-            self.study.add_trial(self._replayed(config))
+            score = config.verdict and config.verdict.score
+            self.study.add_trial(replayed(self.domains, config.record.suggested, score))
 
     def propose(self, number: int, known: Container[str], climbing: Container[str] = ()) -> ConfigRecord | None:
         """A configuration that is not known yet, or one of those ``climbing``, which may have more seeds.
@@ -118,13 +146,3 @@ class BackboneStudy:
             if self.space.is_active(key, suggested):
                 suggested[key] = _value(domain, trial._suggest(key, self.domains[key]))
         return trial, suggested
-
-    def _replayed(self, config: ConfigState) -> FrozenTrial:
-        """The trial of a known configuration: complete with its score, or running until it is told."""
-        labels = _labels(config.record.suggested)
-        return optuna.trial.create_trial(
-            state=TrialState.RUNNING if config.verdict is None else TrialState.COMPLETE,
-            params=labels,
-            distributions={key: self.domains[key] for key in labels},
-            value=config.verdict and config.verdict.score,
-        )

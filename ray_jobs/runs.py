@@ -110,10 +110,11 @@ class Runs:
             self._write(self.client.set_terminated, run.id, status=status, end_time=ended)
         run.status = status
 
-    def keep_text(self, run: Known, name: str, text: str) -> None:
-        """Keep a text with the run unless it has a file of this name."""
-        if name not in {file.path for file in self.client.list_artifacts(run.id)}:
-            self._write(self.client.log_text, run.id, text, name)
+    def keep_texts(self, run: Known, texts: Mapping[str, str]) -> None:
+        """Keep texts with the run, by name of the file, but for files that it has."""
+        there = {file.path for file in self.client.list_artifacts(run.id)}
+        for name in texts.keys() - there:
+            self._write(self.client.log_text, run.id, texts[name], name)
 
     def keep_file(self, run: Known, path: str) -> None:
         """Keep a file with the run in place of the one that it has."""

@@ -16,6 +16,7 @@ from ray_jobs.lives import Lives
 from ray_jobs.proposals import BackboneStudy
 from ray_jobs.recovery import GiveUp, StartAgain
 from ray_jobs.ticket import Ticket
+from ray_jobs.warm_start import recorded_points
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ class LedgerSearch(Searcher):
 
     def _study(self, backbone: str) -> BackboneStudy:
         known = [config for config in self.race.configs.values() if config.record.backbone == backbone]
-        return BackboneStudy(self.space, backbone, known)
+        return BackboneStudy(self.space, backbone, known, recorded_points(self.ledger, backbone))
 
     def _judge(self, config: str) -> None:
         """Write the verdict on every stage that is complete, and tell the study."""

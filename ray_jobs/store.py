@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fcntl import LOCK_EX, flock
 from pathlib import Path
+from urllib.parse import urlsplit
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
@@ -22,6 +23,8 @@ from par.study.ledger import Ledger
 EXPERIMENT = "par"
 DATABASE = "mlflow.db"
 ARTIFACTS = "artifacts"
+FOREIGN_HOST = "Invalid Host header"
+"""What a server answers, with status 403, where the request's host is none that it was started for."""
 _EMBEDDED = "sqlite:///"
 
 
@@ -53,10 +56,18 @@ def open_store(uri: str) -> Store:
             client = MlflowClient(uri)
             return Store(uri, client, _experiment(client, folder))
     except (MlflowException, OSError) as fault:
-        reason = str(fault).splitlines()[0]
-        raise ConfigError(
-            f"--tracking-uri {uri}: {reason}; give http://HOST:PORT of an MLflow server, or sqlite:////PATH/{DATABASE}"
-        ) from None
+        raise ConfigError(f"--tracking-uri {uri}: {_remedy(uri, str(fault))}") from None
+
+
+def _remedy(uri: str, fault: str) -> str:
+    """What is wrong with a store, and what to do; a server refuses names that it was not told are its own."""
+    if FOREIGN_HOST in fault:
+        host = urlsplit(uri).netloc
+        return (
+            f"the MLflow server refuses the name {host} ({FOREIGN_HOST}): start it with --allowed-hosts {host}, or "
+            "with all its names, separated by commas"
+        )
+    return f"{fault.splitlines()[0]}; give http://HOST:PORT of an MLflow server, or sqlite:////PATH/{DATABASE}"
 
 
 def _experiment(client: MlflowClient, folder: Path | None) -> str:

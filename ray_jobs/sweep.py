@@ -19,6 +19,7 @@ from ray_jobs import options as o
 from ray_jobs.opening import Totals, begin, new_sweep, resumed_sweep, storage_of
 from ray_jobs.terminal import out, refusing
 from ray_jobs.ticket import HANG_AFTER_S
+from ray_jobs.warm_start import warm_points
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -29,6 +30,7 @@ def sweep(
     name: Annotated[str | None, typer.Option(help="Name of the sweep; the space's name by default.")] = None,
     resume: Annotated[str | None, typer.Option(metavar="NAME", help="Go on with this sweep; repeats no seed.")] = None,
     dry_run: o.DryRun = False,
+    warm_start: o.WarmStart = None,
     storage: o.Storage = None,
     tracking_uri: o.TrackingUri = None,
     address: o.Address = None,
@@ -49,7 +51,8 @@ def sweep(
 
     Results lie in STORAGE/NAME and in MLflow. A sweep that was interrupted goes on with --resume NAME: finished seeds
     stay as they are, interrupted ones continue from their last checkpoint. Seeds that failed too often wait for
-    --failed. --configurations, --seeds and a --space with further backbones make a sweep larger; they are totals.
+    --failed. --configurations, --seeds and a --space with further backbones make a sweep larger; they are totals. A new
+    search learns from an older sweep with --warm-start sweep:NAME.
 
     SIGTERM, SIGINT and `ray job stop` have the trials save and leave within --grace; a second signal ends at once.
 
@@ -60,10 +63,15 @@ def sweep(
         totals = Totals(configurations=configurations, seeds=seeds)
         if resume is None:
             chosen, ledger = new_sweep(space, name, home, totals, dry_run=dry_run), None
+            points = {} if warm_start is None else warm_points(warm_start, chosen, home)
+        elif warm_start is not None:
+            raise ConfigError(
+                f"--warm-start {warm_start} is for a new sweep, and {resume} keeps what it began with: drop the option"
+            )
         elif name not in (None, resume):
             raise ConfigError(f"--resume {resume} goes on under its own name: drop --name {name}")
         else:
-            chosen, ledger = resumed_sweep(resume, home, space, totals, dry_run=dry_run)
+            (chosen, ledger), points = resumed_sweep(resume, home, space, totals, dry_run=dry_run), {}
         chosen_kinds = o.kinds_of(failed=failed, kinds=kinds)
         from ray_jobs.drive import Options, drive, show_plan
 
@@ -76,7 +84,7 @@ def sweep(
         if dry_run:
             show_plan(chosen, ledger, options, out)
             return
-        code = drive(chosen, ledger, lambda: begin(chosen, name, home), options, out)
+        code = drive(chosen, ledger, lambda plan: begin(chosen, name, home, plan=plan, **points), options, out)
     if code:
         raise typer.Exit(code)
 

@@ -1,11 +1,12 @@
 """What the commands share: where they print, and how bad input ends them."""
 
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from par.errors import ParError
 
@@ -22,6 +23,14 @@ def bytes_text(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"
+
+
+def as_text(shown: RenderableType) -> str:
+    """What a console would print, without colours."""
+    console = Console(width=150, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(shown)
+    return captured.get()
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """MLflow as a projection of the ledger: what it lacks can be written at any time, by anyone, and nothing twice."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -7,16 +8,26 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
+from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NOTE
 
 from par import metrics as m
 from par.config import RunConfig
+from par.model.cost import tokens_per_s
 from par.study.ledger import ACCURACY, HISTORY, ConfigRecord, ConfigState, Ledger, SweepState, Verdict
+from par.study.recorded import recorded_question
+from par.study.report.notes import configuration_note, seed_note, sweep_note
 from par.study.standing import Standing, last_word, standing
+from par.study.verdicts import aggregates
 from ray_jobs.runs import Known, Point, Runs
 from ray_jobs.store import Store
 
+KIND = "par.kind"
+"""Of a run: sweep, configuration or seed."""
+STAGE = "par.stage"
+"""Of a seed: search or confirm; of a configuration the last one that it has come to."""
 STATUS = "par.status"
+FAILURE = "par.failure"
+"""Of a seed: the kind of failure that it, or else its last attempt, ended with; empty again once that is past."""
 JUDGED = "par.judged_seeds"
 """Of a configuration: how many seeds the verdicts cover that are logged."""
 MESSAGE = "par.message"
@@ -46,11 +57,11 @@ class Projection:
         self.ensured: dict[str, Known] = {}
 
     def sweep_run(self) -> Known:
-        """The sweep's run, with the space's text."""
+        """The sweep's run, with the space's text, the plan that it began with, and the code and libraries."""
         if self.ledger.name not in self.ensured:
             begun = milliseconds(self.ledger.sweep.get("created"))
-            run = self.runs.ensure(self.ledger.name, self.ledger.name, {}, {}, begun)
-            self.runs.keep_text(run, "space.yaml", self.ledger.sweep["space"])
+            run = self.runs.ensure(self.ledger.name, self.ledger.name, {KIND: "sweep"}, {}, begun)
+            self.runs.keep_texts(run, _texts_of(self.ledger.sweep))
             self.ensured[self.ledger.name] = run
         return self.ensured[self.ledger.name]
 
@@ -60,7 +71,7 @@ class Projection:
         if key not in self.ensured:
             settings = RunConfig.model_validate(dict(record.run)).dotted()
             del settings["seed"]
-            tags = self._tags(record) | {MLFLOW_PARENT_RUN_ID: self.sweep_run().id}
+            tags = _tags(record) | {KIND: "configuration", MLFLOW_PARENT_RUN_ID: self.sweep_run().id}
             params = _texts({**record.suggested, **settings})
             self.ensured[key] = self.runs.ensure(key, config_name(record), tags, params, begun)
         return self.ensured[key]
@@ -70,7 +81,7 @@ class Projection:
         key = f"{self.ledger.name}/{record.id}/seed-{seed}"
         if key not in self.ensured:
             parent = self.config_run(record, begun).id
-            tags = self._tags(record) | {"par.seed": str(seed), MLFLOW_PARENT_RUN_ID: parent}
+            tags = _tags(record) | {KIND: "seed", "par.seed": str(seed), MLFLOW_PARENT_RUN_ID: parent}
             params = _texts({**record.suggested, "seed": seed})
             self.ensured[key] = self.runs.ensure(key, f"{config_name(record)}·seed{seed}", tags, params, begun)
         return self.ensured[key]
@@ -91,6 +102,7 @@ class Projection:
                 if not (driven and stands is Standing.DONE and self._is_open(config, seed)):
                     self.sync_seed(config, seed, running=stands is Standing.RUNNING)
             self.sync_config(config, running=driven)
+        self.runs.tag(self.sweep_run(), {MLFLOW_RUN_NOTE: sweep_note(recorded_question(self.ledger), state)})
         self.runs.set_status(self.sweep_run(), status)
 
     def sync_seed(self, config: ConfigState, seed: int, *, running: bool = False) -> None:
@@ -100,16 +112,18 @@ class Projection:
         run, result = self.seed_run(config.record, seed, begun), config.results.get(seed)
         if result is None:
             stands = Standing.RUNNING if running else standing(config, seed, driven=False)
-            kind, message = last_word(config, seed)
-            tags = {STATUS: stands.name if running else kind or stands.name} | _message(run, message)
+            kind, _ = last_word(config, seed)
+            tags = {STATUS: stands.name if running else kind or stands.name}
             self._close(run, config, seed, STATES.get(stands, "KILLED"), tags)
         elif run.status != "FINISHED":
             at = _ended(config, seed)
-            self.runs.log(run, _training_points((at, row) for row in self._records(config.id, seed, HISTORY)))
+            history = self._records(config.id, seed, HISTORY)
+            self.runs.log(run, _training_points((at, row) for row in history))
             self.runs.log(run, _accuracy_points(at, self._records(config.id, seed, ACCURACY)))
-            self.runs.log(run, [Point(name, value, 0, at) for name, value in result.metrics.items()])
+            found = {**result.metrics, **_cost(config, seed, history)}
+            self.runs.log(run, [Point(name, value, 0, at) for name, value in found.items()])
             tags = {STATUS: result.failure or "OK", "par.evaluation_set": result.evaluation_set}
-            self._close(run, config, seed, STATES[Standing.DONE], tags | _message(run, result.message))
+            self._close(run, config, seed, STATES[Standing.DONE], tags)
 
     def sync_config(self, config: ConfigState, *, running: bool = False) -> None:
         """Project a configuration's verdicts, each at the step that is its number of seeds."""
@@ -117,7 +131,10 @@ class Projection:
         judged = str(sum(len(verdict.seeds) for verdict in config.verdicts))
         if config.verdicts and run.tags.get(JUDGED) != judged:
             self.runs.log(run, [point for verdict in config.verdicts for point in _verdict_points(config, verdict)])
+            self.runs.log(run, _optimism(config, at))
             self.runs.tag(run, {JUDGED: judged})
+        stage = config.stage(max(config.seeds, default=0))
+        self.runs.tag(run, {STAGE: stage, MLFLOW_RUN_NOTE: configuration_note(config)})
         if config.verdict is None or not config.results.keys() >= config.seeds.keys():
             self.runs.set_status(run, "RUNNING" if running else "KILLED", at)
         else:
@@ -129,20 +146,18 @@ class Projection:
 
     def _close(self, run: Known, config: ConfigState, seed: int, status: str, tags: Mapping[str, str]) -> None:
         """Set the tags of a seed's run, and its state last: it says that all before it is there."""
-        attempts = config.attempts(seed)
-        facts = {"par.attempts": str(len(attempts))}
+        attempts, (kind, message) = config.attempts(seed), last_word(config, seed)
+        facts = {"par.attempts": str(len(attempts)), STAGE: config.stage(seed)}
         if attempts and "micro_batch" in attempts[-1].record:
             facts["par.micro_batch_effective"] = str(attempts[-1].record["micro_batch"])
-        self.runs.tag(run, {**facts, **tags})
+        texts = {MLFLOW_RUN_NOTE: seed_note(config, seed), **_replacing(run, {FAILURE: kind, MESSAGE: message})}
+        self.runs.tag(run, {**facts, **tags, **texts})
         self.runs.set_status(run, status, _ended(config, seed))
 
     def _is_open(self, config: ConfigState, seed: int) -> bool:
         """Whether MLflow has a run of the seed that is RUNNING."""
         run = self.runs.known.get(f"{self.ledger.name}/{config.id}/seed-{seed}")
         return run is not None and run.status == "RUNNING"
-
-    def _tags(self, record: ConfigRecord) -> dict[str, str]:
-        return {"par.config": record.id, "par.backbone": record.backbone}
 
     def _records(self, config: str, seed: int, name: str) -> list[dict[str, Any]]:
         """Rows of a Parquet file of the seed; none if the seed ended before it was written."""
@@ -166,9 +181,27 @@ def _ended(config: ConfigState, seed: int) -> int:
     return max(map(milliseconds, times), default=0)
 
 
-def _message(run: Known, message: str) -> dict[str, str]:
-    """What the failure said; it replaces what an earlier one said, also by nothing."""
-    return {MESSAGE: message} if message or MESSAGE in run.tags else {}
+def _cost(config: ConfigState, seed: int, history: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """What a seed took, which no two lives of it share: so it is no part of its result."""
+    run = RunConfig.model_validate({**config.record.run, "seed": seed})
+    speeds = [(row["step"], row[m.STEPS_PER_S.name]) for row in history if m.STEPS_PER_S.name in row]
+    return m.by_name({m.GPU_HOURS: config.device_hours(seed), m.TOKENS_PER_S: tokens_per_s(run, speeds)})
+
+
+def _tags(record: ConfigRecord) -> dict[str, str]:
+    return {"par.config": record.id, "par.backbone": record.backbone}
+
+
+def _texts_of(sweep: Mapping[str, Any]) -> dict[str, str]:
+    """What a sweep's record says, by name of the file that the sweep's run keeps; one without a plan keeps none."""
+    environment = {name: value for name, value in sweep.items() if name not in ("space", "plan", "warm_start")}
+    texts = {"space.yaml": sweep["space"], "environment.json": json.dumps(environment, indent=2)}
+    return texts | ({"plan.txt": sweep["plan"]} if sweep.get("plan") else {})
+
+
+def _replacing(run: Known, tags: Mapping[str, str]) -> dict[str, str]:
+    """What an earlier failure left in these tags is replaced, also by nothing; else an empty one is not set."""
+    return {name: text for name, text in tags.items() if text or name in run.tags}
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
@@ -185,8 +218,15 @@ def _training_points(rows: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[
 def _verdict_points(config: ConfigState, verdict: Verdict) -> Iterator[Point]:
     """The score and the aggregates; those of a confirmation under names of their own."""
     prefix, at = "" if verdict.stage == "search" else "confirm_", max(_ended(config, seed) for seed in verdict.seeds)
-    for name, value in {m.SCORE.name: verdict.score, **verdict.metrics}.items():
+    for name, value in {m.SCORE.name: verdict.score, **aggregates(config, verdict.seeds)}.items():
         yield Point(prefix + name, value, len(verdict.seeds), at)
+
+
+def _optimism(config: ConfigState, at: int) -> Iterator[Point]:
+    """How much the search flattered a configuration that is confirmed, at the step that is the number of all seeds."""
+    if (search := config.verdict) and (confirmed := config.confirmation):
+        seeds = len(search.seeds) + len(confirmed.seeds)
+        yield Point(m.OPTIMISM.name, search.score - confirmed.score, seeds, at)
 
 
 def _accuracy_points(at: int, records: Iterable[Mapping[str, Any]]) -> Iterator[Point]:

@@ -159,9 +159,11 @@ def test_pages_name_make_targets_that_exist():
 
 
 def test_the_readme_names_options_that_exist():
-    """Every option that README.md names is one of ray_jobs/sweep.py, or of Ray or MLflow."""
+    """Every option that README.md names is one of ray_jobs/sweep.py or of `par export`, or of Ray or MLflow."""
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", (REPOSITORY / "README.md").read_text()))
-    assert named <= options(REPOSITORY / "ray_jobs" / "sweep.py", "sweep") | OF_OTHERS
+    jobs = REPOSITORY / "ray_jobs"
+    ours = options(jobs / "sweep.py", "sweep") | options(jobs / "commands" / "export.py", "export")
+    assert named <= ours | OF_OTHERS
     assert "--resume" in named
 
 

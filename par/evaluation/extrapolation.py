@@ -56,15 +56,13 @@ def extrapolation_auc(depths: Sequence[int], full_state: Sequence[float], *, tra
     return min(1.0, area / (points[-1][0] - points[0][0]))
 
 
-def full_state_at(
-    depths: Sequence[int], full_state: Sequence[float], multiple: float, train_depth: int
-) -> float | None:
-    """Full-state accuracy at ``multiple`` x d_train, rounded to whole operations; None if that depth was not tested.
+def accuracy_at(depths: Sequence[int], accuracies: Sequence[float], multiple: float, train_depth: int) -> float | None:
+    """Accuracy at ``multiple`` x d_train, rounded to whole operations; None if that depth was not tested.
 
     Raises DataError as ``extrapolation`` does.
     """
-    _check(depths, full_state, train_depth)
-    return dict(zip(depths, full_state, strict=True)).get(round(multiple * train_depth))
+    _check(depths, accuracies, train_depth)
+    return dict(zip(depths, accuracies, strict=True)).get(round(multiple * train_depth))
 
 
 def _check(depths: Sequence[int], accuracies: Sequence[float], train_depth: int) -> int:

@@ -5,7 +5,7 @@ given, hidden ones included, as FLOP counters do. A backward pass counts twice i
 attention computes again there are not counted, what activation checkpointing computes again is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from statistics import fmean
@@ -76,6 +76,19 @@ def step_flops(run: RunConfig, step: int) -> float:
     reads += extra_negative(run, step, depth) is not None
     trained = _train_prompt(run, depth.operations, depth.iterations, reads)
     return run.train.batch_size * (trained + _lesson_prompt(run, depth))
+
+
+def tokens_per_s(run: RunConfig, speeds: Sequence[tuple[int, float]]) -> float | None:
+    """Tokens of the passes per second, branches and padding included, a teacher's left out; None without a record.
+
+    ``speeds`` has of each training record its last step, and the steps per second since the record before.
+    """
+    if not speeds:
+        return None
+    steps = [step for step, _ in speeds]
+    tokens = sum(trained_tokens(run, draw_depth(run, step).operations).total for step in range(steps[-1]))
+    seconds = sum((last - before) / speed for before, (last, speed) in zip([0, *steps], speeds, strict=False))
+    return run.train.batch_size * tokens / seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+from ruamel.yaml import YAML
+
 from par.study.ledger import Ledger
 from par.study.space import Space, parse_space
 
@@ -14,6 +16,11 @@ def recorded_space(ledger: Ledger) -> Space:
     rungs = tuple(wanted.get("seeds", space.stages.rungs))
     configurations = wanted.get("configurations", space.configurations)
     return replace(space, configurations=configurations, stages=replace(space.stages, rungs=rungs))
+
+
+def recorded_question(ledger: Ledger) -> str:
+    """What the sweep is to answer, without the check of its space."""
+    return str(YAML(typ="safe").load(ledger.sweep["space"])["question"])
 
 
 def want(ledger: Ledger, space: Space) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 from par.config import RunConfig
 from par.errors import LedgerError
+from par.study.stages import FRESH
 from par.study.variants import VARIANT
 
 Stage = Literal["search", "confirm"]
@@ -189,6 +190,14 @@ class ConfigState:
     def attempts(self, seed: int) -> tuple[Attempt, ...]:
         """The lives of a seed so far, in order; none if it has not begun."""
         return self.seeds[seed].attempts if seed in self.seeds else ()
+
+    def device_hours(self, seed: int) -> float:
+        """What all attempts of a seed took that have ended: hours times devices (GPUs, or workers without any)."""
+        return sum(life.device_seconds for life in self.attempts(seed)) / 3600
+
+    def stage(self, seed: int) -> Stage:
+        """Which stage a seed that has begun belongs to: the first seed of a search begins before any fresh one."""
+        return "search" if seed < min(self.seeds, default=seed) + FRESH else "confirm"
 
 
 @dataclass(frozen=True, slots=True)

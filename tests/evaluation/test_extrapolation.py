@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from par.errors import DataError
-from par.evaluation.extrapolation import extrapolation, extrapolation_auc, full_state_at
+from par.evaluation.extrapolation import accuracy_at, extrapolation, extrapolation_auc
 
 GRID = (16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
 SHORT = (2, 4, 8, 12)
@@ -123,11 +123,11 @@ def test_area_of_one_depth_is_the_accuracy_there():
 
 
 @given(from_train_depth)
-def test_full_state_at_reads_tested_depths_only(full_state):
+def test_accuracy_at_reads_tested_depths_only(full_state):
     """A multiple of d_train gives the accuracy at that depth, and None where the depth was not tested."""
     for depth, accuracy in zip(GRID, full_state, strict=True):
-        assert full_state_at(GRID, full_state, depth / 16, 16) == accuracy
-    assert full_state_at(GRID, full_state, 32, 16) is None
+        assert accuracy_at(GRID, full_state, depth / 16, 16) == accuracy
+    assert accuracy_at(GRID, full_state, 32, 16) is None
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_faulty_curve_is_refused(depths, accuracy, named):
     for measure in (
         lambda: extrapolation(depths, accuracy, train_depth=16),
         lambda: extrapolation_auc(depths, accuracy, train_depth=16),
-        lambda: full_state_at(depths, accuracy, 1, 16),
+        lambda: accuracy_at(depths, accuracy, 1, 16),
     ):
         with pytest.raises(DataError, match=named):
             measure()

@@ -155,3 +155,15 @@ def test_a_checkpoint_holds_weights_and_two_moments():
     assert found.checkpoint_bytes == 3 * 4 * found.parameters
     shared = cost.seed_cost(RunConfig.from_dotted({"train.workers": 8}))
     assert shared.checkpoint_bytes == found.checkpoint_bytes
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"task__name": "s4-full", "task__rendering": "text", "schedule__kind": "hold"}]
+)
+def test_speed_counts_the_tokens_that_were_trained_on(changes):
+    """It is the tokens of all passes over the seconds of all records, whatever their lengths; without a record none."""
+    trainer = Trainer(tiny_run(**changes))
+    batches = [micro for step in range(8) for micro in trainer.batches.micro_batches(step, rank=0, workers=1)]
+    tokens = sum(micro.packed.real_BT.numel() for micro in batches)
+    assert cost.tokens_per_s(trainer.run, [(2, 1.0), (8, 2.0)]) == pytest.approx(tokens / 5, rel=0.02)
+    assert cost.tokens_per_s(trainer.run, []) is None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
+from par.errors import ConfigError
 from ray_jobs import spool as spooling
 from ray_jobs.commands.sync import synced
 from ray_jobs.spool import Spool
@@ -36,6 +37,17 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "the awaited state did not come"
         time.sleep(0.02)
+
+
+@pytest.mark.timeout(900)
+def test_a_server_that_does_not_know_its_name(server):
+    """A server that refuses the host of the address is told apart from one that is down: the error names the option and
+    the value to start it with (M8)."""
+    other_name = f"127.1:{server.port}"  # the same machine under a name that no server has by default
+    with pytest.raises(ConfigError) as refused:
+        open_store(f"http://{other_name}")
+    assert f"start it with --allowed-hosts {other_name}," in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.timeout(900)

@@ -124,11 +124,13 @@ def test_an_unknown_sweep_is_refused(ledger, command):
     assert "Traceback" not in done.stderr
 
 
-def test_status_loads_no_heavy_library(ledger):
+@pytest.mark.parametrize("arguments", [("status", "demo"), ("export", "demo", "--csv", "FOLDER/seeds.csv")])
+def test_a_light_command_loads_no_heavy_library(ledger, arguments):
     """It answers in a moment, without Ray, torch, Optuna or MLflow."""
+    typed = [word.replace("FOLDER", ledger.storage) for word in (*arguments, "--storage", ledger.storage)]
     script = (
         "import sys; from ray_jobs.cli import app\n"
-        f"app(['status', 'demo', '--storage', {ledger.storage!r}], standalone_mode=False)\n"
+        f"app({typed!r}, standalone_mode=False)\n"
         f"assert not {HEAVY!r} & sys.modules.keys(), {HEAVY!r} & sys.modules.keys()\n"
     )
     began = time.monotonic()

@@ -328,16 +328,14 @@ def test_a_long_message_is_cut_and_written_once(ledger):
     assert project(ledger).runs.written == 0
 
 
-def test_all_settings_are_parameters_and_the_space_an_artifact(ledger):
-    """Every setting but the seed is a parameter of the configuration, in batches; the YAML is kept (M11)."""
+def test_all_settings_are_parameters(ledger):
+    """Every setting but the seed is a parameter of the configuration, in batches (M11)."""
     finish(ledger, ids(ledger)[0], 0)
-    projection = project(ledger)
+    project(ledger)
     config = ledger.read().configs[0]
     settings = tiny_run(recurrence__gradient_window=2).dotted()
     del settings["seed"]
     assert stored(ledger)[f"demo/{config.id}"][2] == {key: str(value) for key, value in settings.items()}
-    [space] = projection.runs.client.list_artifacts(projection.sweep_run().id)
-    assert space.path == "space.yaml"
 
 
 def test_a_variant_names_its_runs_and_is_a_parameter(ledger):

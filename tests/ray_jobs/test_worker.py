@@ -24,7 +24,14 @@ from par.training import checkpoint
 from par.training.checkpoint import load_weights
 from par.training.commits import MANIFEST, STATE
 from par.training.loop import StepReport, Trainer
-from ray_jobs.outcome import curve_rows, diverged_metrics, halting_metrics, seed_metrics, to_parquet
+from ray_jobs.outcome import (
+    curve_rows,
+    diverged_metrics,
+    halting_metrics,
+    seed_metrics,
+    signal_metrics,
+    to_parquet,
+)
 from ray_jobs.ticket import Ticket
 from ray_jobs.worker import _record, run_seed
 
@@ -51,9 +58,19 @@ def test_metrics_are_those_of_the_curve():
     assert found["censored"] == 0
     assert found["n_crossings"] == 1
     assert found["full_state_16x"] == 0.1
-    assert found["single_query_1x"] == 0.9
+    assert found["acc_1x"] == 0.9
+    assert (found["acc_16x"], "acc_8x" in found) == (0.25, False)
     # (0.8 + 0.4) / 2 over one doubling and (0.4 + 0.1) / 2 over three
     assert found["extrapolation_auc"] == pytest.approx((0.6 + 3 * 0.25) / 4)
+
+
+def test_the_largest_drift_is_that_of_training_and_of_the_model():
+    """It may be from the way or from the end, and is missing where the model's own is not finite."""
+    history = [{"step": 1, "train/drift": 3.0, "train/grad_norm": 1.0}, {"step": 2, "train/grad_norm": 1.0}]
+    assert signal_metrics((1.0, 1.5, 2.0), history)["drift_max"] == 3.0
+    assert signal_metrics((1.0, 1.5, 4.0), history)["drift_max"] == 4.0
+    assert "drift_max" not in signal_metrics((1.0, 1.5, math.inf), history)
+    assert "drift_max" not in signal_metrics((1.0, math.nan, 1.0), history)
 
 
 def test_halting_metrics_are_those_at_the_training_depth():
@@ -162,6 +179,7 @@ def test_a_diverged_seed_is_a_result_with_its_history(tmp_path, monkeypatch):
     assert result.metrics == {
         "G": 0.0, "diverged_step": 7.0, "grad_spikes": 0.0,
         "last_grad_norm": last["train/grad_norm"], "last_drift": last["train/drift"],
+        "drift_max": max(row["train/drift"] for row in rows(seed, HISTORY)),
     }  # fmt: skip
     assert "step 7" in result.message
     assert [row["step"] for row in rows(seed, HISTORY)] == [4, 5, 6]
@@ -173,7 +191,14 @@ def test_a_drift_that_is_not_finite_is_left_out():
     calm, wild = _record([report(1)]), _record([report(2), report(3, drift=math.inf, grad_norm=50.0)])
     assert calm.keys() - wild.keys() == {"train/drift"}
     found = diverged_metrics(4, [calm, calm, wild])
-    assert found == {"G": 0, "diverged_step": 4, "grad_spikes": 1, "last_grad_norm": 50.0, "last_drift": 2.0}
+    assert found == {
+        "G": 0,
+        "diverged_step": 4,
+        "grad_spikes": 1,
+        "last_grad_norm": 50.0,
+        "last_drift": 2.0,
+        "drift_max": 2.0,
+    }
     assert diverged_metrics(1, []) == {"G": 0, "diverged_step": 1, "grad_spikes": 0}
 
 

@@ -18,7 +18,7 @@ def results_table(state: SweepState, space: Space) -> Table:
     columns = ("configuration", "backbone", "seeds", "G per seed", "worst", f"P(G ≥ {SUCCESS:g})", "score", *confirmed)
     for name in columns:
         table.add_column(name, justify="left" if name in ("configuration", "backbone", "G per seed") else "right")
-    for config in sorted(state.configs, key=_rank):
+    for config in sorted(state.configs, key=rank):
         row = _row(config, len(race.wanted(config.id)))
         table.add_row(*row, *(_score(config.confirmation, "-") for _ in confirmed))
     table.caption = (
@@ -29,8 +29,8 @@ def results_table(state: SweepState, space: Space) -> Table:
     return table
 
 
-def _rank(config: ConfigState) -> tuple[bool, float, int]:
-    """Confirmed ones first, by what was confirmed."""
+def rank(config: ConfigState) -> tuple[bool, float, int]:
+    """The order of configurations, best first: confirmed ones before the others, by what was confirmed."""
     best = config.confirmation or config.verdict
     return (config.confirmation is None, -best.score if best else float("inf"), config.record.number)
 
