@@ -105,4 +105,10 @@ def runtime_env() -> dict[str, Any]:
     ours = {"RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": str(TRAIN_POLL_S), "MLFLOW_DISABLE_TELEMETRY": "true"}
     variables = {name: value for name, value in ours.items() if name not in job.get("env_vars", {})}
     modules = [str(REPOSITORY / package) for package in ("par", "ray_jobs")]
-    return {"env_vars": variables} | ({} if "py_modules" in job else {"py_modules": modules})
+    found = {"env_vars": variables, "worker_process_setup_hook": name_cluster}
+    return found | ({} if "py_modules" in job else {"py_modules": modules})
+
+
+def name_cluster() -> None:
+    """Tell a worker's own lookups which cluster it is in: else they ask whatever was started here last, perhaps dead."""
+    os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address

@@ -14,7 +14,7 @@ import psutil
 from tests.ray_jobs.sweeps import attempts, results, start, write_space
 
 NAME = "killed"
-CONFIGURATIONS, STEPS = 2, 150
+CONFIGURATIONS = 2
 HALFWAY = 40
 """Nothing is killed before the second seed has committed this step."""
 MARK = "PAR_SCENE"
@@ -45,6 +45,11 @@ class Scene:
         return 2 if self.workers == 1 else 1
 
     @property
+    def steps(self) -> int:
+        """Of each seed: so many that a kill arrives before the last one."""
+        return 300 if self.workers == 1 else 150
+
+    @property
     def tracking(self) -> str:
         """URI of its MLflow."""
         given = dict(zip(self.options, self.options[1:], strict=False)).get("--tracking-uri")
@@ -52,7 +57,7 @@ class Scene:
 
     def start(self) -> subprocess.Popen[str]:
         space = self.storage.parent / f"{self.storage.name}.yaml"
-        write_space(space, steps=STEPS, workers=self.workers, seeds=self.seeds)
+        write_space(space, steps=self.steps, workers=self.workers, seeds=self.seeds)
         return self._run("--space", str(space), "--name", NAME)
 
     def resume(self, *options: str) -> subprocess.Popen[str]:
@@ -149,7 +154,7 @@ class Scene:
         if not results(self.storage, NAME):
             return False
         attempt = self.last_attempt()
-        return HALFWAY <= self.committed(attempt) < STEPS
+        return HALFWAY <= self.committed(attempt) < self.steps
 
     def _has_committed(self, attempt: str) -> bool:
         return self.committed(attempt) > self.attempts()[attempt]["resumed_at"]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.ray_jobs.sweeps import attempts, files, results, start, wait_until, write_space
 
-pytestmark = pytest.mark.kill
+pytestmark = pytest.mark.slow
 
 
 def train_workers(driver: int) -> list[psutil.Process]:

@@ -5,19 +5,28 @@ import subprocess
 import psutil
 import pytest
 from ray.cluster_utils import Cluster
+from ray.job_submission import JobSubmissionClient
 
-from tests.kills.scene import LIMIT_S, NAME, STEPS, output_of
+from tests.kills.scene import LIMIT_S, NAME, output_of
 from tests.ray_jobs.heads import ray_head
 from tests.ray_jobs.sweeps import REPOSITORY, runs, write_space
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(900)]
 
 
+QUICK_TO_NOTICE = {
+    "health_check_initial_delay_ms": 0, "health_check_period_ms": 500,
+    "health_check_timeout_ms": 1000, "health_check_failure_threshold": 4,
+}  # fmt: skip
+"""Of Ray: a node without a raylet is dead after 2 s, not 15, in which its workers would end the seed."""
+
+
 @pytest.fixture
 def cluster(monkeypatch):
     """A head without CPUs and three nodes of one CPU."""
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "resources": {"PAR_DRIVER": 8}})
+    head = {"num_cpus": 0, "resources": {"PAR_DRIVER": 8}, "_system_config": QUICK_TO_NOTICE}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     for _ in range(3):
         cluster.add_node(num_cpus=1)
     yield cluster
@@ -29,8 +38,9 @@ def test_a_node(scene, judged, cluster):
     sweep = scene(workers=2, options=("--address", cluster.address))
     driver = sweep.start()
     attempt = sweep.await_halfway(driver)
-    worker = next(p for p in psutil.Process().children(recursive=True) if "TrainWorker" in " ".join(p.cmdline()))
-    sweep.kill(worker.parent().pid)
+    workers = [p for p in psutil.Process().children(recursive=True) if "TrainWorker" in " ".join(p.cmdline())]
+    of_this_seed = max(workers, key=psutil.Process.create_time)
+    sweep.kill(of_this_seed.parent().pid)
     sweep.await_training(driver)
     assert "NODE_LOST: uses up no budget" in output_of(driver)
     assert judged("raylet of a node", sweep, attempt).lives == ("NODE_LOST", "done")
@@ -57,7 +67,7 @@ def test_the_head(scene, judged, tmp_path):
 def test_ray_job_stop(scene, judged, tmp_path):
     """`ray job stop` has the seed save and leave, marks its runs KILLED, and `--resume` goes on (J5)."""
     sweep = scene()
-    space = write_space(tmp_path / "space.yaml", steps=STEPS)
+    space = write_space(tmp_path / "space.yaml", steps=sweep.steps)
     command = [
         "python", "ray_jobs/sweep.py", "--space", str(space), "--name", NAME, "--storage", str(sweep.storage),
         "--max-concurrent", "1",
@@ -66,7 +76,7 @@ def test_ray_job_stop(scene, judged, tmp_path):
         ray(head, "job", "submit", "--no-wait", "--submission-id", NAME, "--", *command)
         attempt = sweep.await_halfway(None)
         sweep.note_kill()
-        ray(head, "job", "stop", NAME)
+        JobSubmissionClient(head.client["RAY_ADDRESS"]).stop_job(NAME)
         assert "SIGTERM: trials save and leave" in ray(head, "job", "logs", NAME)
     assert sweep.attempts()[attempt]["failure"] == "STOPPED"
     assert {run.info.status for run in runs(sweep.storage)} == {"KILLED", "FINISHED"}

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from par.study.lease import hold
 from par.study.ledger import Ledger, Verdict
 from ray_jobs.cli import app
-from ray_jobs.store import default_uri, open_store
+from ray_jobs.store import default_uri
 from ray_jobs.terminal import BAD_INPUT
 from tests.ray_jobs.projected import (
     DIVERGED,
@@ -136,13 +136,6 @@ def test_a_light_command_loads_no_heavy_library(ledger, arguments):
     began = time.monotonic()
     subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL)
     assert time.monotonic() - began < 30
-
-
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("store")
-    open_store(default_uri(folder))
-    return folder / "mlflow.db"
 
 
 def test_sync_writes_what_is_missing_and_then_nothing(ledger, empty_store):
