@@ -2,6 +2,7 @@
 
 import os
 from itertools import count
+from pathlib import Path
 
 import pytest
 import torch
@@ -30,6 +31,17 @@ def new_storage(request, tmp_path_factory):
         return lambda: str(tmp_path_factory.mktemp("storage"))
     uri, numbers = request.getfixturevalue("s3"), count()
     return lambda: uri.format(f"storage-{next(numbers)}")
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory) -> tuple[Path, str]:
+    """The storage of a small sweep that ran as a user runs it, "tiny", and what it printed; only to be read."""
+    from tests.ray_jobs.sweeps import sweep, write_space
+
+    storage = tmp_path_factory.mktemp("storage")
+    code, output = sweep("--space", str(write_space(storage / "tiny.yaml")), "--storage", str(storage))
+    assert code == 0, output
+    return storage, output
 
 
 @pytest.fixture

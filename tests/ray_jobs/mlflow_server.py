@@ -25,10 +25,10 @@ def free_port() -> int:
 class Server:
     """One server over one database; its port stays the same."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, database: str = "server.db") -> None:
         self.folder, self.port = folder, free_port()
         self.uri = f"http://127.0.0.1:{self.port}"
-        self.database = folder / "server.db"
+        self.database = folder / database
         self.process: subprocess.Popen | None = None
         open_store(f"sqlite:///{self.database}")
 

@@ -19,15 +19,6 @@ pytestmark = pytest.mark.ray
 CONFIGURATIONS, SEEDS = 2, 2
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    storage = tmp_path_factory.mktemp("storage")
-    space = write_space(storage / "tiny.yaml")
-    code, output = sweep("--space", str(space), "--storage", str(storage))
-    assert code == 0, output
-    return storage, output
-
-
 def test_every_seed_has_one_result(finished):
     """A sweep ends with a result for each (configuration, seed), each after one attempt that ended."""
     storage, _ = finished
