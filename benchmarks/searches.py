@@ -10,10 +10,10 @@ from ray.tune.search import Repeater
 from ray.tune.search.optuna import OptunaSearch
 
 from benchmarks.landscape import Landscape, Setting
+from par.study.choice import choices
 from par.study.racing import NewConfiguration, Race, RunSeed, next_run
 from par.study.records import ConfigState, SeedResult, SeedState
 from par.study.space import Space
-from par.study.statistics.selection import selected
 from par.study.verdicts import judge
 from ray_jobs.proposals import BackboneStudy
 
@@ -112,18 +112,9 @@ def _finish(racing: Race, run: tuple[str, int], score: float) -> None:
 
 
 def _outcome(racing: Race) -> Outcome:
-    stages, settings = racing.stages, {name: state.record.suggested for name, state in racing.configs.items()}
-    scores = {
-        name: {seed: result.score(racing.score) for seed, result in state.results.items()}
-        for name, state in racing.configs.items()
-    }
-    search = {
-        name: [score for seed, score in seeds.items() if seed in stages.search_seeds] for name, seeds in scores.items()
-    }
-    fresh = {name: [scores[name][seed] for seed in stages.fresh_seeds] for name in sorted(racing.finalists)}
-    chosen = selected(search, fresh)
-    spent = [(settings[name], len(seeds)) for name, seeds in scores.items()]
-    return Outcome(settings[chosen.name], chosen.score, spent)
+    [choice] = choices(racing)
+    spent = [(state.record.suggested, len(state.results)) for state in racing.configs.values()]
+    return Outcome(choice.config.record.suggested, choice.score, spent)
 
 
 SEARCHES: dict[str, Callable[[Landscape, Space], Outcome]] = {

@@ -15,8 +15,10 @@ from ray.tune.experiment import Trial
 from rich.console import Console
 
 from par.errors import ConfigError, FailureKind, ParError
+from par.study.choice import choices
 from par.study.lease import Lease, break_lease, hold, holder, require_free
 from par.study.ledger import Ledger
+from par.study.racing import Race
 from par.study.records import ConfigRecord, SweepState
 from par.study.report.overview import Overview
 from par.study.report.page.page import write_page
@@ -235,6 +237,8 @@ class Driver:
     def _show(self, state: SweepState) -> None:
         """The table, plot and report, and where to look further."""
         self.console.print(results_table(state, self.space))
+        for choice in choices(Race(self.space.stages, self.space.score, state.configs)):
+            self.console.print(str(choice), soft_wrap=True, markup=False, highlight=False)
         folder = Path(self.ledger.objects.root if self.ledger.objects.is_local else mkdtemp())
         overview = Overview(name=self.ledger.name, space=self.space, state=state, driver=None, now=datetime.now(UTC))
         plot, report = folder / "accuracy_by_depth.png", folder / "report.html"

@@ -9,7 +9,7 @@ from par.study.conditions import sound
 from par.study.domains import Choice, Domain, read_domain
 from par.study.keys import KEYS, known_settings
 from par.study.located import Fault, Located, did_you_mean
-from par.study.stages import FRESH, Stages
+from par.study.stages import FEWEST_FRESH, FRESH, Stages
 from par.study.variants import VARIANT, Variant, read_variants
 from par.tasks.streams import WORD
 
@@ -141,7 +141,7 @@ class _File:
             rungs=rungs,
             first_seed=self.number("first_seed", least=0, most=LAST_FIRST_SEED, default=0) or 0,
             confirmed=self.number("confirm", least=0, default=racing) or 0,
-            fresh=self.number("fresh_seeds", least=1, default=CONFIRMATION) or CONFIRMATION,
+            fresh=self.number("fresh_seeds", least=FEWEST_FRESH, default=CONFIRMATION) or CONFIRMATION,
         )
 
     def _rungs(self, entry: Located) -> tuple[int, ...] | None:

@@ -6,6 +6,8 @@ from itertools import pairwise
 
 FRESH = 1000
 """Distance of the first fresh seed from the first one of the search, which never comes so far."""
+FEWEST_FRESH = 2
+"""Seeds of a confirmation at least: the others choose the configuration that each one judges."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

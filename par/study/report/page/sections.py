@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from par.study.choice import choices
 from par.study.report.page import charts, curves, results
 from par.study.report.page.blocks import Columns, Section, Table
 from par.study.report.page.gathered import Gathered
@@ -92,6 +93,7 @@ def _optimism(gathered: Gathered, tables: Mapping[str, Columns]) -> Section:
         anchor="optimism", title=title,
         lead="Optimism is the score in the search less the score on fresh seeds, which the search never saw. A point "
         "below the diagonal was a lucky one.",
+        sentences=[str(choice) for choice in choices(gathered.race)],
         charts=[charts.optimism(gathered, tables["confirmed"])],
     )  # fmt: skip
 

@@ -1,0 +1,43 @@
+"""Which configuration of each backbone a sweep chooses, and what that is worth."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from par.study.racing import Race
+from par.study.records import ConfigState
+from par.study.statistics.selection import selected
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The best confirmed configuration of a backbone."""
+
+    config: ConfigState
+    confirmed: int
+    """Configurations that it was chosen from."""
+    fresh: int
+    """Seeds of the confirmation of each."""
+    score: float
+    """Mean score over seeds, estimated so that choosing does not flatter it."""
+
+    def __str__(self) -> str:
+        """A sentence for a person."""
+        settings = ", ".join(self.config.record.choices()) or "the fixed settings"
+        among = f"best of {self.confirmed} confirmed" if self.confirmed > 1 else "the one that is confirmed"
+        return (
+            f"{self.config.record.backbone}: take {self.config.id} ({settings}), {among}. Mean score over {self.fresh} "
+            f"fresh seeds, each judged by what the others chose: {self.score:.3f}"
+        )
+
+
+def choices(race: Race) -> Iterator[Choice]:
+    """The choice of each backbone of which a confirmation is complete."""
+    confirmed = [config for config in race.configs.values() if config.results.keys() >= set(race.stages.fresh_seeds)]
+    for backbone in dict.fromkeys(config.record.backbone for config in confirmed):
+        of_backbone = {config.id: config for config in confirmed if config.record.backbone == backbone}
+        found = selected({name: _scores(race, config) for name, config in of_backbone.items()})
+        yield Choice(of_backbone[found.name], len(of_backbone), race.stages.fresh, found.score)
+
+
+def _scores(race: Race, config: ConfigState) -> list[float]:
+    return [config.results[seed].score(race.score) for seed in race.stages.fresh_seeds]

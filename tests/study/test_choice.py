@@ -1,0 +1,37 @@
+"""Which configuration a sweep chooses."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from par.study.choice import choices
+from par.study.racing import Race
+from par.study.records import ConfigState, SeedResult, SeedState
+from par.study.stages import Stages
+from tests.study.ledgers import CONFIG
+
+STAGES = Stages(rungs=(2,), first_seed=0, confirmed=2, fresh=3)
+
+
+def config(name: str, backbone: str, search: Sequence[float], fresh: Sequence[float] = ()) -> ConfigState:
+    numbered = [*enumerate(search), *zip(STAGES.fresh_seeds, fresh, strict=False)]
+    seeds = {seed: SeedState((), SeedResult(metrics={"score": score})) for seed, score in numbered}
+    return ConfigState(record=replace(CONFIG, id=name, backbone=backbone), seeds=seeds)
+
+
+def test_fresh_seeds_choose_and_the_search_has_no_say():
+    """Each backbone gets the one that is best on fresh seeds, with their mean; what lacks a fresh seed is left out."""
+    lucky = config("a", "tiny-qwen2", (0.9, 0.9), (0.3, 0.2, 0.1))
+    steady = config("b", "tiny-qwen2", (0.5, 0.5), (0.6, 0.6, 0.6))
+    unfinished = config("c", "tiny-qwen2", (0.8, 0.8), (0.9, 0.9))
+    other = config("d", "tiny-qwen3", (0.1, 0.1), (0.2, 0.4, 0.6))
+    first, second = choices(Race(STAGES, "score", (lucky, steady, unfinished, other)))
+    assert (first.config.id, first.confirmed, first.fresh, first.score) == ("b", 2, 3, pytest.approx(0.6))
+    assert (second.config.id, second.confirmed, second.score) == ("d", 1, pytest.approx(0.4))
+    assert str(first).startswith("tiny-qwen2: take b (the fixed settings), best of 2 confirmed.")
+
+
+def test_without_a_confirmation_nothing_is_chosen():
+    """The seeds of the search alone would flatter whatever they chose (X1)."""
+    assert not list(choices(Race(STAGES, "score", (config("a", "tiny-qwen2", (0.9, 0.9)),))))
