@@ -110,5 +110,5 @@ def runtime_env() -> dict[str, Any]:
 
 
 def name_cluster() -> None:
-    """Tell a worker's own lookups which cluster it is in: else they ask whatever was started here last, perhaps dead."""
+    """Tell a worker's own lookups which cluster it is in; else they ask the last one started here, perhaps dead."""
     os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address

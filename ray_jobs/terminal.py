@@ -8,12 +8,12 @@ from contextlib import contextmanager
 import typer
 from rich.console import Console, RenderableType
 
-from par.errors import ParError
+from par.errors import DiskFullError, ParError
 
 out = Console(width=None if sys.stdout.isatty() else 150)
 
-BAD_INPUT = 2
-"""Exit code for input that cannot be run."""
+FAILED, BAD_INPUT = 1, 2
+"""Exit codes: of work that could not be done, of input that cannot be run."""
 
 
 def bytes_text(count: float) -> str:
@@ -35,9 +35,12 @@ def as_text(shown: RenderableType) -> str:
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """End the command with one message and exit code 2 at a ParError; nobody gets a traceback for bad input."""
+    """End the command with one message at a ParError, and with exit code 2, or 1 where a disk is full.
+
+    Nobody gets a traceback for bad input.
+    """
     try:
         yield
     except ParError as fault:
         Console(stderr=True, soft_wrap=True).print(f"error: {fault}", style="red", markup=False, highlight=False)
-        raise typer.Exit(BAD_INPUT) from None
+        raise typer.Exit(FAILED if isinstance(fault, DiskFullError) else BAD_INPUT) from None

