@@ -127,7 +127,7 @@ def drive(
             hold(ledger, code=source_hash(), on_lost=stopping.ask) as lease,
             Spool(ledger, store, partial(_warn, console)) as projection,
         ):
-            lives = Lives(ledger, space.stages.rung(0), partial(saved_step, ledger), options.kinds)
+            lives = Lives(ledger, space.stages.all_seeds, partial(saved_step, ledger), options.kinds)
             state = lives.take_over(ledger.read(), lease.last_seen)
             return Driver(space, lives, state, options, resources, projection, console, lease, stopping).run(todo)
 
@@ -152,7 +152,7 @@ class Driver:
         self._look()
         if self.stopping.reason is not None:
             self._warn(f"{self.stopping.reason}: nothing is started")
-        elif done < self.total:
+        elif not self.search.complete():
             self._fit(done, concurrency=min(plan.concurrency for plan in todo))
         state, complete = self.lives.end_open(self.ledger.read(), now()), self.search.complete()
         self.projection.sync(state, status="FINISHED" if complete else "KILLED")
@@ -209,7 +209,7 @@ class Driver:
     def _look(self) -> None:
         """Ask for the end when a limit is reached."""
         limit, used = self.options.device_hours, self.search.device_hours()
-        failed = len(self.lives.given_up)
+        failed = len(self.search.given_up())
         if limit is not None and used >= limit:
             self.stopping.ask(f"BUDGET: {used:.2f} of {limit:g} device-hours are used")
         elif failed > self.options.max_failed_share * self.total:
@@ -223,7 +223,7 @@ class Driver:
 
     def _say_how_to_go_on(self) -> None:
         """Which seeds wait, and the command that goes on with them."""
-        name, given_up = self.ledger.name, self.lives.given_up
+        name, given_up = self.ledger.name, self.search.given_up()
         for fate in sorted({fate.reason for fate in given_up.values()}):
             count = sum(other.reason == fate for other in given_up.values())
             self._warn(f"{count} seeds are given up. {fate}")
@@ -236,11 +236,12 @@ class Driver:
 
     def _show(self, state: SweepState) -> None:
         """The table, plot and report, and where to look further."""
-        self.console.print(results_table(state, self.space))
-        for choice in choices(Race(self.space.stages, self.space.score, state.configs)):
+        space = self.search.space
+        self.console.print(results_table(state, space))
+        for choice in choices(Race(space.stages, space.score, state.configs)):
             self.console.print(str(choice), soft_wrap=True, markup=False, highlight=False)
         folder = Path(self.ledger.objects.root if self.ledger.objects.is_local else mkdtemp())
-        overview = Overview(name=self.ledger.name, space=self.space, state=state, driver=None, now=datetime.now(UTC))
+        overview = Overview(name=self.ledger.name, space=space, state=state, driver=None, now=datetime.now(UTC))
         plot, report = folder / "accuracy_by_depth.png", folder / "report.html"
         self._keep("Accuracy by depth, a line per seed", partial(accuracy_by_depth, self.ledger, plot))
         self._keep("The whole report, for a browser", partial(write_page, overview, self.ledger, report))

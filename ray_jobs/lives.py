@@ -27,7 +27,7 @@ class Lives:
 
     ledger: Ledger
     seeds: Collection[int]
-    """With which every configuration begins."""
+    """That a configuration may come to have."""
     saved_step: Callable[[str, int], int]
     kinds: Collection[FailureKind] = ()
     given_up: dict[Seed, GiveUp] = field(default_factory=dict[Seed, GiveUp])

@@ -148,7 +148,7 @@ def _grown(name: str, recorded: Space, given: Space) -> Space:
     before, after = recorded.meaning(), given.meaning()
     changed = {key for key in {**before, **after} if before.get(key) != after.get(key)}
     if changed <= MAY_GROW and _adds(recorded, given):
-        return given
+        return replace(given, exhausted=recorded.exhausted)
     listed = "; ".join(_difference(key, before.get(key), after.get(key)) for key in sorted(changed))
     raise ConfigError(
         f"{given.name}.yaml is not the space that sweep {name} began with ({listed}): "

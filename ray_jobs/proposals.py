@@ -16,6 +16,8 @@ from ray_jobs.warm_start import Point
 
 DUPLICATES = 50
 """Known proposals in a row after which random ones are tried; after as many of these the space is exhausted."""
+ELSEWHERE = 2**31
+"""Distance of the seed of these random ones from that of the sampler."""
 
 
 def distribution(domain: Domain) -> BaseDistribution:
@@ -82,7 +84,8 @@ class BackboneStudy:
         """Numbers of the trials that are not told yet, by configuration."""
         self.grid = iter(space.grid() if space.sampler == "grid" else ())
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self.study = optuna.create_study(direction="maximize", sampler=self._sampler(len(known)))
+        past = sum(1 + len(config.results) for config in known)
+        self.study = optuna.create_study(direction="maximize", sampler=self._sampler(past))
         for point in points:
             self.study.add_trial(replayed(self.domains, point.suggested, point.score))
         for number, config in enumerate(known, start=len(points)):
@@ -101,7 +104,7 @@ class BackboneStudy:
         chosen = self.study.sampler
         for repeated in range(2 * DUPLICATES):
             if repeated == DUPLICATES:  # the sampler insists on what it knows: look elsewhere
-                self.study.sampler = optuna.samplers.RandomSampler(seed=self.space.sampler_seed + number)
+                self.study.sampler = optuna.samplers.RandomSampler(seed=self.space.sampler_seed + number + ELSEWHERE)
             trial, suggested = self._walk()
             run = self.space.run_config(self.backbone, suggested, 0)
             record = ConfigRecord.of(run, number=number, suggested=suggested)
@@ -116,9 +119,9 @@ class BackboneStudy:
         return None
 
     def tell(self, config: str, score: float) -> bool:
-        """Report a configuration's first score; False if it has one, and the study is to be built anew."""
+        """Report a configuration's score; False if it had another one, and a study that learns is to be built anew."""
         if config not in self.trials:
-            return False
+            return self.space.sampler != "tpe"
         self.study.tell(self.trials.pop(config), score)
         return True
 
@@ -131,7 +134,7 @@ class BackboneStudy:
         return None
 
     def _sampler(self, past: int) -> optuna.samplers.BaseSampler:
-        """The sampler's seed advances with the number of configurations: a resume repeats no suggestion."""
+        """The sampler's seed advances with configurations and results: a study built anew repeats no suggestion."""
         seed = self.space.sampler_seed + past
         if self.space.sampler == "random":
             return optuna.samplers.RandomSampler(seed=seed)

@@ -9,10 +9,12 @@ from ray.tune.search import Searcher
 
 from par.errors import DiskFullError
 from par.study.racing import Finished, NewConfiguration, Race, RunSeed, Wait, next_run
+from par.study.recorded import want_no_more
 from par.study.records import ConfigRecord, ConfigState
 from par.study.space import Space
+from par.study.standing import is_complete
 from par.study.verdicts import judge
-from ray_jobs.lives import Lives
+from ray_jobs.lives import Lives, Seed
 from ray_jobs.proposals import BackboneStudy
 from ray_jobs.recovery import GiveUp, StartAgain
 from ray_jobs.ticket import Ticket
@@ -86,7 +88,8 @@ class LedgerSearch(Searcher):
         try:
             return self._settled(run, fault)
         except DiskFullError:
-            return self.lives.without_room(run.config, run.seed)
+            done = run.seed in self.race.configs[run.config].results
+            return None if done else self.lives.without_room(run.config, run.seed)
 
     def _settled(self, run: Running, fault: BaseException | None) -> StartAgain | GiveUp | None:
         if fault is not None:
@@ -97,6 +100,10 @@ class LedgerSearch(Searcher):
         self._judge(run.config)
         return None if run.seed in state.results else self.lives.judge(state, run.seed)
 
+    def given_up(self) -> dict[Seed, GiveUp]:
+        """Why seeds wait for a person, of those that the race has come to."""
+        return {run: fate for run, fate in self.lives.given_up.items() if run[1] in self.race.wanted(run[0])}
+
     def device_hours(self) -> float:
         """What all attempts took so far, those of former drivers and those that run included."""
         running = sum(run.devices * (monotonic() - run.since) for run in self.running.values())
@@ -104,8 +111,7 @@ class LedgerSearch(Searcher):
 
     def complete(self) -> bool:
         """Whether every wanted seed has a result."""
-        race = Race(self.space.stages, self.space.score, self.ledger.read().configs)
-        return isinstance(next_run(race, configurations=self._totals(), running=()), Finished)
+        return is_complete(self.ledger.read(), self.space)
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune pickles its searcher, and the ledger is the only state that is ever read again."""
@@ -122,11 +128,9 @@ class LedgerSearch(Searcher):
 
     def _decide(self) -> RunSeed | NewConfiguration | Wait | Finished:
         running = [(run.config, run.seed) for run in self.running.values()]
-        return next_run(self.race, configurations=self._totals(), running=running, given_up=self.lives.given_up.keys())
-
-    def _totals(self) -> dict[str, int]:
-        """Configurations of each backbone, those of an exhausted space being what is there."""
-        return self.space.shares() | {backbone: self.race.known[backbone] for backbone in self.exhausted}
+        return next_run(
+            self.race, configurations=self.space.shares(), running=running, given_up=self.lives.given_up.keys()
+        )
 
     def _propose(self, backbone: str) -> None:
         """Add a configuration; one that is proposed again gets more seeds instead, if it may climb."""
@@ -138,6 +142,7 @@ class LedgerSearch(Searcher):
         record = self.studies[backbone].propose(len(known), known, climbing)
         if record is None:
             self.exhausted.add(backbone)
+            self.space = want_no_more(self.ledger, self.space, backbone, self.race.known[backbone])
         elif record.id in known:
             self.race.enter(record.id, climbing[record.id])
         else:

@@ -16,11 +16,10 @@ from sqlalchemy.pool import NullPool
 from par.errors import ConfigError
 from par.objects import public
 from par.study.export import identity
-from par.study.racing import Race
 from par.study.records import ConfigState, SweepState
 from par.study.space import Space
 from par.study.standing import last_word
-from par.study.verdicts import judged
+from par.study.verdicts import as_judged
 from ray_jobs.proposals import distributions, replayed
 from ray_jobs.recovery import fates
 
@@ -35,14 +34,14 @@ def write_studies(url: str, sweep: str, space: Space, state: SweepState, *, driv
     Raises ConfigError for a database that cannot be used, or that has one of the studies; then nothing is written.
     """
     names = {backbone: f"{sweep}/{backbone}" for backbone in space.backbones}
-    race, domains = Race(space.stages, space.score, state.configs), distributions(space)
+    judged, domains = as_judged(state, space), distributions(space)
     with _database(url) as database:
         _refuse_existing(url, {study.study_name for study in database.get_all_studies()}, names.values())
         for backbone, name in names.items():
             study = optuna.create_study(storage=database, study_name=name, direction="maximize")
             for key, value in {**identity(sweep, space), "par.backbone": backbone, "par.score": space.score}.items():
                 study.set_user_attr(key, value)
-            configs = [judged(race, config.id) for config in state.configs if config.record.backbone == backbone]
+            configs = [config for config in judged.configs if config.record.backbone == backbone]
             study.add_trials(_trial(config, space.score, domains, driven=driven) for config in configs)
     return list(names.values())
 

@@ -11,6 +11,7 @@ from par.study.ledger import Ledger
 from par.study.recorded import recorded_space
 from par.study.records import ConfigRecord, ConfigState
 from par.study.space import Space
+from par.study.verdicts import as_judged
 from ray_jobs.terminal import out
 
 PREFIX = "sweep:"
@@ -55,10 +56,10 @@ def fitting(given: str, space: Space, storage: str) -> tuple[Point, ...]:
     Nothing of the other sweep is written. Raises ConfigError if there is no such sweep, or it has no point that fits.
     """
     ledger = _named(given, space, storage)
-    score, found = recorded_space(ledger).score, list[Point]()
+    there, found = recorded_space(ledger), list[Point]()
     dropped = dict[tuple[str, str], list[Misfit]]()
-    for config in ledger.read().configs:
-        if misfit := next(_misfits(config, score, space), None):
+    for config in as_judged(ledger.read(), there).configs:
+        if misfit := next(_misfits(config, there.score, space), None):
             dropped.setdefault((misfit.what, misfit.limit), []).append(misfit)
         elif config.verdict:
             found.append(Point(config.record.backbone, config.record.suggested, config.verdict.score))

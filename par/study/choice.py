@@ -31,12 +31,18 @@ class Choice:
 
 
 def choices(race: Race) -> Iterator[Choice]:
-    """The choice of each backbone of which a confirmation is complete."""
-    confirmed = [config for config in race.configs.values() if config.results.keys() >= set(race.stages.fresh_seeds)]
-    for backbone in dict.fromkeys(config.record.backbone for config in confirmed):
-        of_backbone = {config.id: config for config in confirmed if config.record.backbone == backbone}
-        found = selected({name: _scores(race, config) for name, config in of_backbone.items()})
-        yield Choice(of_backbone[found.name], len(of_backbone), race.stages.fresh, found.score)
+    """The choice of each backbone whose best configurations are all confirmed: among these, and any others that are."""
+    confirmed = {
+        name: config for name, config in race.configs.items() if config.results.keys() >= set(race.stages.fresh_seeds)
+    }
+    for backbone in race.known:
+        best = race.best(backbone)
+        if best and confirmed.keys() >= set(best):
+            found = selected(
+                {name: _scores(race, of) for name, of in confirmed.items() if of.record.backbone == backbone},
+                race.score,
+            )
+            yield Choice(confirmed[found.name], len(best), race.stages.fresh, found.score)
 
 
 def _scores(race: Race, config: ConfigState) -> list[float]:

@@ -99,7 +99,7 @@ class Race:
         results = self.configs[config].results
         if (config, level) not in self._bounds and results.keys() >= set(self.stages.rung(level)):
             scores = [results[seed].score(self.score) for seed in self.stages.rung(level)]
-            self._bounds[config, level] = lower_bound(scores)
+            self._bounds[config, level] = lower_bound(scores, self.score)
         return self._bounds.get((config, level))
 
     def next_seed(self, config: str) -> int | None:
@@ -118,9 +118,13 @@ class Race:
                     return config
         return None
 
-    def best(self, backbone: str) -> list[str]:
-        """The configurations to confirm, best first: by the bound over all seeds of the highest rung they completed."""
-        finalists = self._of(backbone) if self.stages.confirmed else []
+    def best(self, backbone: str, given_up: Collection[Run] = ()) -> list[str]:
+        """The configurations to confirm, best first: by the bound over all seeds of the highest rung they completed.
+
+        One whose first fresh seed is given up cannot be confirmed.
+        """
+        barred = {config for config, seed in given_up if seed == self.stages.fresh_seeds[0]}
+        finalists = [config for config in self._of(backbone) if config not in barred] if self.stages.confirmed else []
         bounds = {config: self._last_bound(config) for config in finalists}
         ranked = sorted(bounds, key=lambda config: -bounds[config])
         return [config for config in ranked if bounds[config] > float("-inf")][: self.stages.confirmed]
@@ -206,7 +210,7 @@ def _new(race: Race, configurations: Mapping[str, int]) -> NewConfiguration | No
 def _confirming(race: Race, backbones: Iterable[str], given_up: Collection[Run]) -> RunSeed | None:
     for backbone in backbones:
         if race.is_searched(backbone, given_up):
-            for config in race.best(backbone):
+            for config in race.best(backbone, given_up):
                 if config not in race.finalists:
                     return RunSeed(config, race.stages.fresh_seeds[0])
     return None

@@ -6,7 +6,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from par.study.ledger import Ledger
-from par.study.space import Space, parse_space
+from par.study.space import Exhausted, Space, parse_space
 
 
 def recorded_space(ledger: Ledger) -> Space:
@@ -15,7 +15,9 @@ def recorded_space(ledger: Ledger) -> Space:
     space = parse_space(wanted.get("space", ledger.sweep["space"]), Path(ledger.sweep["space_path"]))
     rungs = tuple(wanted.get("seeds", space.stages.rungs))
     configurations = wanted.get("configurations", space.configurations)
-    return replace(space, configurations=configurations, stages=replace(space.stages, rungs=rungs))
+    exhausted = {backbone: Exhausted(*limit) for backbone, limit in wanted.get("exhausted", {}).items()}
+    stages = replace(space.stages, rungs=rungs)
+    return replace(space, configurations=configurations, stages=stages, exhausted=exhausted)
 
 
 def recorded_question(ledger: Ledger) -> str:
@@ -25,4 +27,16 @@ def recorded_question(ledger: Ledger) -> str:
 
 def want(ledger: Ledger, space: Space) -> None:
     """Record what the sweep is to have from now on."""
-    ledger.want({"space": space.text, "configurations": space.configurations, "seeds": list(space.stages.rungs)})
+    totals = {"configurations": space.configurations, "seeds": list(space.stages.rungs), "exhausted": space.exhausted}
+    ledger.want({"space": space.text, **totals})
+
+
+def want_no_more(ledger: Ledger, space: Space, backbone: str, found: int) -> Space:
+    """Record that a backbone has no further configuration than those found; returns the space that says so.
+
+    Whoever wants more than are wanted now has the search look again.
+    """
+    limit = Exhausted(found, space.shares()[backbone])
+    space = replace(space, exhausted={**space.exhausted, backbone: limit})
+    want(ledger, space)
+    return space

@@ -3,9 +3,10 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, product
 from pathlib import Path
+from typing import NamedTuple
 
 from par.config import RunConfig
 from par.errors import ConfigError, SpaceError
@@ -21,6 +22,13 @@ from par.study.variants import VARIANT, twin_faults
 
 GRID_LIMIT = 10_000
 """Most combinations of a grid, for each backbone."""
+
+
+class Exhausted(NamedTuple):
+    """The configurations of a backbone, and how many were wanted when it was found that there are no others."""
+
+    found: int
+    wanted: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,11 +59,17 @@ class Space:
     """The file's name without its ending."""
     text: str
     """The file as it was read."""
+    exhausted: Mapping[str, Exhausted] = field(default_factory=dict[str, Exhausted])
+    """Backbones that ran out of configurations."""
 
     def shares(self) -> dict[str, int]:
-        """Configurations of each backbone: equal shares, the remainder to the first ones."""
+        """Configurations of each backbone: equal shares, the remainder to the first ones, as far as there are any."""
         share, more = divmod(self.configurations, len(self.backbones))
-        return {backbone: share + (place < more) for place, backbone in enumerate(self.backbones)}
+        shares = {backbone: share + (place < more) for place, backbone in enumerate(self.backbones)}
+        for backbone, limit in self.exhausted.items():
+            if shares.get(backbone, 0) <= limit.wanted:
+                shares[backbone] = limit.found
+        return shares
 
     def ordered(self) -> list[tuple[str, Domain]]:
         """The domains in the order of the file, but each after those that its condition names."""

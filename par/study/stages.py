@@ -37,6 +37,11 @@ class Stages:
         """The seeds of a confirmation, which the search never sees."""
         return range(self.first_seed + FRESH, self.first_seed + FRESH + self.fresh)
 
+    @property
+    def all_seeds(self) -> tuple[int, ...]:
+        """Those of the search and of the confirmation."""
+        return (*self.search_seeds, *self.fresh_seeds)
+
     def level(self, begun: Collection[int]) -> int:
         """The rung that a configuration has come to if these seeds of it have begun."""
         last = max((seed for seed in begun if seed in self.search_seeds), default=self.first_seed)

@@ -54,7 +54,7 @@ def standings(state: SweepState, space: Space, *, driven: bool) -> Counter[Stand
     found = Counter(
         standing(config, seed, driven=driven) for config in state.configs for seed in race.wanted(config.id)
     )
-    found[Standing.WAITING] += max(0, space.configurations - len(state.configs)) * space.stages.rungs[0]
+    found[Standing.WAITING] += max(0, sum(space.shares().values()) - len(state.configs)) * space.stages.rungs[0]
     return found
 
 

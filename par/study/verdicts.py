@@ -1,10 +1,12 @@
 """What the seeds of one stage say about a configuration."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from par import metrics as m
 from par.study.racing import Race
-from par.study.records import ConfigState, SeedResult, Stage, Verdict
+from par.study.records import ConfigState, SeedResult, Stage, SweepState, Verdict
+from par.study.space import Space
 from par.study.statistics.location import summary
 from par.study.statistics.scores import lower_bound
 from par.study.statistics.success import SuccessRate, success_rate
@@ -15,7 +17,7 @@ FAR = 16.0
 
 def judge(config: ConfigState, stage: Stage, seeds: Sequence[int], score: str) -> Verdict:
     """The score of a configuration over the seeds of a stage, failures counted as 0, and the aggregates beside it."""
-    bound = lower_bound([config.results[seed].score(score) for seed in seeds])
+    bound = lower_bound([config.results[seed].score(score) for seed in seeds], score)
     return Verdict(score=bound, seeds=tuple(seeds), stage=stage, metrics=aggregates(config, seeds))
 
 
@@ -25,6 +27,12 @@ def judged(race: Race, config: str) -> ConfigState:
     for stage, seeds in race.due(config):
         state = state.judged(judge(state, stage, seeds, race.score))
     return state
+
+
+def as_judged(state: SweepState, space: Space) -> SweepState:
+    """The sweep with every verdict that its results allow: a driver that died may not have written the last ones."""
+    race = Race(space.stages, space.score, state.configs)
+    return replace(state, configs=tuple(judged(race, config.id) for config in state.configs))
 
 
 def aggregates(config: ConfigState, seeds: Sequence[int]) -> dict[str, float]:

@@ -51,9 +51,10 @@ def _write(ledger: "Ledger", path: Path) -> None:
     from par.study.recorded import recorded_space
     from par.study.report.overview import Overview
     from par.study.report.page.page import write_page
+    from par.study.verdicts import as_judged
 
     space, driver, now = recorded_space(ledger), holder(ledger), datetime.now(UTC)
-    overview = Overview(name=ledger.name, space=space, driver=driver, state=ledger.read(), now=now)
+    overview = Overview(name=ledger.name, space=space, driver=driver, state=as_judged(ledger.read(), space), now=now)
     try:
         write_page(overview, ledger, path)
     except OSError as fault:

@@ -61,10 +61,11 @@ def _overview(storage: str, name: str) -> "Overview":
     from par.study.ledger import Ledger
     from par.study.recorded import recorded_space
     from par.study.report.overview import Overview
+    from par.study.verdicts import as_judged
 
     ledger = Ledger.open(storage, name)
     space, driver, now = recorded_space(ledger), holder(ledger), datetime.now(UTC)
-    return Overview(name=name, space=space, driver=driver, state=ledger.read(), now=now)
+    return Overview(name=name, space=space, driver=driver, state=as_judged(ledger.read(), space), now=now)
 
 
 def _next_step(overview: "Overview", storage: str) -> str:

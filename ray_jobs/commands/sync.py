@@ -47,6 +47,7 @@ def synced(ledger: "Ledger", tracking_uri: str | None = None) -> "Projection":
 
     from par.study.lease import holder
     from par.study.recorded import recorded_space
+    from par.study.verdicts import as_judged
     from ray_jobs.store import default_uri, open_store
     from ray_jobs.tracking import Projection
 
@@ -56,7 +57,7 @@ def synced(ledger: "Ledger", tracking_uri: str | None = None) -> "Projection":
     for _ in range(TRIES):
         try:
             projection = Projection(ledger, open_store(uri))
-            driven, state = holder(ledger) is not None, ledger.read()
+            driven, state = holder(ledger) is not None, as_judged(ledger.read(), space)
             projection.sync(state, status=_status(state, space, driven=driven), driven=driven)
         except (MlflowException, OSError) as failed:
             fault = failed

@@ -21,7 +21,7 @@ seeds: 2
 """
 RECORDS = [{"step": step, "train/loss": 1.0 / step, "train/drift": 1.5} for step in (5, 10, 15)]
 ACCURACIES = [{"depth": d, "single_query": 0.9, "full_state": 0.8, "sequences": 16} for d in (4, 8, 16)]
-GOOD = SeedResult(metrics={"G": 4.0, "censored": 0.0})
+GOOD = SeedResult(metrics={"G": 4.0, "censored": 0.0, "extrapolation_auc": 0.25})
 DIVERGED = SeedResult(metrics={"G": 0.0, "diverged_step": 7.0}, failure="NUMERIC", message="loss=nan")
 
 

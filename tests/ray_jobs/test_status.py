@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from par.study.lease import hold
 from par.study.ledger import Ledger, Verdict
+from par.study.statistics.scores import lower_bound
 from ray_jobs.cli import app
 from ray_jobs.store import default_uri
 from ray_jobs.terminal import BAD_INPUT
@@ -78,7 +79,7 @@ def test_one_sweep_seed_by_seed(ledger):
     finish(ledger, first, 1, DIVERGED)
     fail(ledger, second, 0, "HANG", "a [strange] message")
     output = par("status", "demo", "--storage", ledger.storage).output
-    assert row(output, first)[1:] == ["4.00 ×2", "0 (NUMERIC)", "-"]
+    assert row(output, first)[1:] == ["4.00 ×2", "0 (NUMERIC)", f"{lower_bound([0.25, 0.0]):.3f}"]
     assert row(output, second)[1:] == ["HANG", "waiting", "-"]
     assert row(output, "HANG")[1:] == ["1", f"{second} seed 0", "a [strange] message"]
     assert row(output, "NUMERIC")[1:] == ["1", f"{first} seed 1", "loss=nan"]

@@ -90,7 +90,7 @@ def test_a_file_is_read_as_it_is_written(load):
     assert (read.score, read.name, read.text) == ("extrapolation_auc", "space", ANCHORING)
     assert pickle.loads(pickle.dumps(read)) == read
     with pytest.raises(dataclasses.FrozenInstanceError):
-        read.seeds = 3
+        read.sampler_seed = 3
 
 
 def test_a_run_has_the_fixed_the_suggested_and_its_own_values(load):

@@ -56,7 +56,7 @@ def sweeps_table(overviews: Iterable[Overview]) -> Table:
         active = overview.activity()
         table.add_row(
             overview.name,
-            f"{len(overview.state.configs)}/{overview.space.configurations}",
+            f"{len(overview.state.configs)}/{sum(overview.space.shares().values())}",
             *(str(found[which]) for which in (Standing.DONE, Standing.FAILED, Standing.RUNNING)),
             str(found[Standing.KILLED] + found[Standing.WAITING]),
             f"{max(scores):.3f}" if scores else "-",
@@ -96,7 +96,7 @@ def _seeds_table(overview: Overview) -> Table:
         cells = (_cell(overview, config, seed) for seed in seeds)
         name = f"{config.id}  {config.record.backbone} {', '.join(config.record.choices())}"
         table.add_row(Text(name), *cells, f"{config.verdict.score:.3f}" if config.verdict else "-")
-    further = max(0, overview.space.configurations - len(overview.state.configs))
+    further = max(0, sum(overview.space.shares().values()) - len(overview.state.configs))
     table.caption = "A number is G, + if it is a lower bound; ×2 is the second attempt." + (
         f" {further} further configurations are not proposed yet." if further else ""
     )

@@ -42,3 +42,9 @@ def test_the_bound_is_a_standard_error_below_the_mean(seeds):
 def test_a_lucky_seed_ranks_below_several_good_ones():
     """One perfect seed does not beat four seeds at 0.9."""
     assert lower_bound([1.0]) < lower_bound([0.9] * 4)
+
+
+def test_luck_does_not_pay_more_where_scores_are_larger():
+    """The bound of G is that of a share, sixteen times as large: one lucky seed ranks below several good ones."""
+    assert lower_bound([16.0], "G") == pytest.approx(16 * lower_bound([1.0]))
+    assert lower_bound([16.0], "G") < lower_bound([15.0] * 4, "G")

@@ -28,8 +28,9 @@ def _unfinished(gathered: Gathered) -> Iterator[str]:
         who, lack = _counted(len(missing), "configuration"), "lacks" if len(missing) == 1 else "lack"
         seeds = _counted(sum(map(len, missing.values())), "seed")
         yield f"{who} {lack} {seeds}, listed under Provenance: no number here knows them."
-    if further := max(0, overview.space.configurations - len(gathered.configs)):
-        yield f"Of {_counted(overview.space.configurations, 'configuration')} {further} are not proposed yet."
+    wanted = sum(overview.space.shares().values())
+    if further := max(0, wanted - len(gathered.configs)):
+        yield f"Of {_counted(wanted, 'configuration')} {further} are not proposed yet."
 
 
 def _prompts(gathered: Gathered) -> Iterator[str]:

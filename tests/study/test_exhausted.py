@@ -1,0 +1,17 @@
+"""A space that has fewer configurations than are wanted."""
+
+from dataclasses import replace
+
+from par.study.recorded import recorded_space, want_no_more
+from tests.study.report.pages import good, small
+
+
+def test_an_exhausted_space_is_complete_for_every_reader(tmp_path):
+    """Who reads the ledger later wants no more than there is; until more are asked for: then the search looks again."""
+    ledger = small(tmp_path, {0: good(2.0)}, seeds=1)
+    space = replace(recorded_space(ledger), configurations=9)
+    want_no_more(ledger, space, "tiny-qwen2", found=1)
+    read = recorded_space(ledger)
+    assert (read.configurations, read.shares()) == (9, {"tiny-qwen2": 1})
+    assert replace(read, configurations=8).shares() == {"tiny-qwen2": 1}
+    assert replace(read, configurations=10).shares() == {"tiny-qwen2": 10}
