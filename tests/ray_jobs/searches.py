@@ -10,7 +10,7 @@ from ray_jobs.ticket import Ticket
 
 def begin_search(ledger: Ledger, space: Space, *kinds: FailureKind) -> LedgerSearch:
     """Take the sweep over from a driver that died just now; seeds that were given up for ``kinds`` start again."""
-    lives = Lives(ledger, space.stages.search_seeds, lambda config, seed: 0, kinds)
+    lives = Lives(ledger, space.stages.all_seeds, lambda config, seed: 0, kinds)
     state = lives.take_over(ledger.read(), now())
     return LedgerSearch(
         lives, space, lambda record, seed: Ticket.of(ledger, record, seed, gpus=0, cpus=1).to_dict(), state.configs

@@ -10,7 +10,9 @@ from ray.tune.search import Searcher
 
 from par.errors import ConfigError, FailureKind
 from par.study.ledger import Ledger, SeedResult
+from par.study.recorded import recorded_space
 from par.study.space import Space, load_space
+from par.study.standing import is_complete
 from ray_jobs.lives import Lives
 from ray_jobs.recovery import BUDGETS, GiveUp, StartAgain
 from ray_jobs.search import LedgerSearch
@@ -31,12 +33,13 @@ configurations: 40
 seeds: 1
 """
 )
+CHOICE = "backbones: [tiny-qwen2]\nsearch: {recurrence.anchor: {choice: [first, none]}}\n"
 RATES = HEAD + "backbones: [tiny-qwen2, tiny-qwen3]\nsearch: {optim.lr: {float: [1.0e-4, 1.0e-2], log: true}}\n"
 
 
 def make(folder: Path, text: str) -> tuple[Space, Ledger]:
     (folder / "space.yaml").write_text(text)
-    return load_space(folder / "space.yaml"), Ledger.create(folder, "demo", {"space": text})
+    return load_space(folder / "space.yaml"), Ledger.create(folder, "demo", {"space": text, "space_path": "space.yaml"})
 
 
 def search(space: Space, ledger: Ledger, *kinds: FailureKind) -> LedgerSearch:
@@ -163,7 +166,33 @@ def test_settings_that_cannot_run_stop_their_configuration_alone(tmp_path):
     ran = run_to_end(searcher, ledger)
     assert len(ran) == 3
     assert lost["config"] not in {config for config, _ in ran}
-    assert len(searcher.lives.given_up) == 3
+    assert len(searcher.given_up()) == 3
+
+
+def test_settings_that_fail_above_the_first_rung_are_not_confirmed(tmp_path):
+    """A fault that the second seed finds takes the configuration out of the confirmation, and another one comes in."""
+    more = "configurations: 2\nseeds: [1, 2]\nconfirm: 1\nfresh_seeds: 2\n"
+    space, ledger = make(tmp_path, RATES.replace(", tiny-qwen3", "") + more)
+    searcher = search(space, ledger)
+    best = run_to_end(searcher, ledger, at_most=1)[0][0]
+    finish(ledger, searcher.suggest("second")["ticket"], 0.1)
+    searcher.on_trial_complete("second")
+    climbs = searcher.suggest("climbs")["ticket"]
+    assert (climbs["config"], climbs["seed"]) == (best, 1)
+    searcher.settle("climbs", ConfigError("its data are gone"))
+    other = ({config.id for config in ledger.read().configs} - {best}).pop()
+    assert run_to_end(searcher, ledger) == [(other, 1000), (other, 1001)]
+    assert searcher.given_up().keys() == {(best, 1)}
+    assert not searcher.complete()
+
+
+def test_a_sweep_that_has_no_further_configurations_is_complete_later_too(tmp_path):
+    """Another driver, or any reader, knows that the space is exhausted without asking it again."""
+    space, ledger = make(tmp_path, HEAD + CHOICE + "configurations: 9\nseeds: 1\n")
+    searcher = search(space, ledger)
+    assert len(run_to_end(searcher, ledger)) == 2
+    assert searcher.complete()
+    assert is_complete(ledger.read(), recorded_space(ledger))
 
 
 def test_the_attempts_of_a_driver_that_died_are_ended_by_the_next(tmp_path):
