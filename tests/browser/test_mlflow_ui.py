@@ -21,14 +21,16 @@ def ui(chromium, finished):
 
 
 def test_configurations_are_rows(window, ui):
-    """The filter that the documentation names shows each configuration with its statistics as columns."""
+    """The filter that the README names leaves the sweep with its configurations, which open beneath it."""
     uri, found = ui
     configurations = [run for key, run in found.items() if key.count("/") == 1]
     experiment = configurations[0].info.experiment_id
     view = window()
     view.page.goto(f"{uri}/#/experiments/{experiment}/runs?searchFilter=tags.`par.kind` %3D 'configuration'")
+    view.page.locator(".ag-row button").first.click(timeout=LIMIT_MS)
     for run in configurations:
-        view.page.get_by_text(run.info.run_name).first.wait_for(timeout=LIMIT_MS)
+        view.page.get_by_text(run.info.run_name, exact=True).first.wait_for(timeout=LIMIT_MS)
+    assert view.page.get_by_text("seed0").count() == 0
     view.picture("mlflow-configurations", whole=False)
 
 
@@ -40,6 +42,8 @@ def test_two_seeds_are_compared(window, ui):
     view = window()
     view.page.goto(f"{uri}/#/compare-runs?runs={ids}&experiments={json.dumps([seeds[0].info.experiment_id])}")
     for run in seeds:
-        view.page.get_by_text(run.info.run_name).first.wait_for(timeout=LIMIT_MS)
-    view.page.get_by_text("G", exact=True).first.wait_for(timeout=LIMIT_MS)
+        view.page.get_by_text(run.info.run_name, exact=True).first.wait_for(timeout=LIMIT_MS)
+    view.page.get_by_text("G", exact=True).first.scroll_into_view_if_needed(timeout=LIMIT_MS)
+    for run in seeds:
+        view.page.get_by_text(f"{round(run.data.metrics['G'], 3):g}", exact=True).first.wait_for(timeout=LIMIT_MS)
     view.picture("mlflow-seeds", whole=False)
