@@ -23,6 +23,9 @@ from par.study.verdicts import as_judged
 from ray_jobs.proposals import distributions, replayed
 from ray_jobs.recovery import fates
 
+_OWN_TABLES = {"studies", "trials", "version_info"}
+"""What every database of Optuna has, of whatever version."""
+
 
 def write_studies(url: str, sweep: str, space: Space, state: SweepState, *, driven: bool) -> list[str]:
     """Write the study of each backbone, a trial for each of its configurations in order of number; return their names.
@@ -52,7 +55,7 @@ def _database(url: str) -> Iterator[RDBStorage]:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         tables = inspect(create_engine(url, poolclass=NullPool)).get_table_names()
-        if tables and "studies" not in tables:
+        if tables and not _OWN_TABLES.issubset(tables):
             raise ConfigError(f"--optuna {public(url)} holds other data than Optuna's: name another database")
         database = RDBStorage(url)
         try:

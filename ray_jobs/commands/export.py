@@ -46,7 +46,8 @@ def export(
         files = [(option, path) for option, path in (("parquet", parquet), ("csv", csv)) if path is not None]
         _require_free(files, optuna)
         ledger = Ledger.open(storage or default_storage(), name)
-        space, driven, state = recorded_space(ledger), holder(ledger) is not None, ledger.read()
+        driven, state = holder(ledger) is not None, ledger.read()
+        space = recorded_space(ledger)
         table = seed_table(name, space, state, driven=driven)
         if optuna is not None:
             from ray_jobs.studies import write_studies

@@ -21,18 +21,20 @@ question: Which?
 backbones: [{backbones}]
 fixed: {{task.name: swap-s3, task.rendering: compact, task.train_depth: 4, train.steps: {steps}}}
 search:
-  optim.lr: {{float: [{low}, 1.0e-2], log: true}}
+  optim.lr: {{float: [{low}, {high}], log: true}}
   halting.mode: {{choice: [{modes}]}}
-  halting.tau: {{float: [0.2, 0.8], when: {{halting.mode: learned}}}}
+  {rest}
 configurations: 4
 seeds: 1
 sampler: {sampler}
 sampler_seed: {sampler_seed}
 score: {score}
 """
+TAU = "halting.tau: {float: [0.2, 0.8], when: {halting.mode: learned}}"
+WINDOW = "recurrence.gradient_window"
 USUAL = {
-    "backbones": "tiny-qwen2", "steps": 400, "low": 1e-4, "modes": "forced, learned", "sampler": "tpe",
-    "sampler_seed": 0, "score": "extrapolation_auc",
+    "backbones": "tiny-qwen2", "steps": 400, "low": 1e-4, "high": 1e-2, "modes": "forced, learned", "rest": TAU,
+    "sampler": "tpe", "sampler_seed": 0, "score": "extrapolation_auc",
 }  # fmt: skip
 
 
@@ -126,7 +128,14 @@ def test_a_resume_has_the_points_without_the_old_sweep(tmp_path, old):
     ("changes", "said", "kept"),
     [
         ({"low": 1e-3}, "8 points of old: optim.lr=0.0001 below 0.001", 8),
+        ({"high": 1e-3}, "7 points of old: optim.lr=0.00133 above 0.001", 9),
         ({"modes": "learned"}, "8 points of old: halting.mode=forced is not in", 8),
+        ({"rest": ""}, "8 points of old: halting.tau is not searched in this space", 8),
+        (
+            {"rest": f"{TAU}\n  {WINDOW}: {{choice: [2, 3]}}"},
+            f"16 points of old: {WINDOW} is searched here, and was not there",
+            0,
+        ),
         ({"backbones": "tiny-qwen3"}, "16 points of old: backbone=tiny-qwen2 is not in this space", 0),
         ({"steps": 800}, "16 points of old: train.steps=400 there, 800 here", 0),
         ({"score": "G"}, "16 points of old: score=extrapolation_auc there, G here", 0),
