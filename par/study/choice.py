@@ -26,7 +26,7 @@ class Choice:
         among = f"best of {self.confirmed} confirmed" if self.confirmed > 1 else "the one that is confirmed"
         return (
             f"{self.config.record.backbone}: take {self.config.id} ({settings}), {among}. Mean score over {self.fresh} "
-            f"fresh seeds, each judged by what the others chose: {self.score:.3f}"
+            f"fresh seeds, half of which choose and the others judge: {self.score:.3f}"
         )
 
 

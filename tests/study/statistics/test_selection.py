@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from par.errors import DataError
-from par.study.statistics.selection import selected
+from par.study.statistics.selection import SPLITS, halves, selected
 
 scores = st.lists(st.floats(0, 1), min_size=2, max_size=6)
 
@@ -32,7 +32,7 @@ def test_choosing_costs_nothing():
 
 @given(st.permutations("abc"))
 def test_the_better_one_is_chosen(order):
-    """By the lower bound: of two equal means the steadier one. Seed 1 chooses b for seed 0, seed 0 a for seed 1."""
+    """By the lower bound: of two equal means the steadier one. Seed 1 chooses b, which seed 0 judges; seed 0 chooses a."""
     fresh = {"a": [0.5, 0.7], "b": [0.2, 1.0], "c": [0.1, 0.2]}
     found = selected({name: fresh[name] for name in order})
     assert found.name == "a"
@@ -46,3 +46,14 @@ def test_what_cannot_be_compared_is_refused(fresh):
     """No configuration, fewer than two seeds, different numbers of them, or a score that is not finite."""
     with pytest.raises(DataError):
         selected(fresh)
+
+
+@pytest.mark.parametrize("count", [2, 3, 10, 13, 40])
+def test_halves_are_the_same_for_everyone_and_few(count):
+    """All ways of halving where they are few, otherwise a thousand; each seed chooses as often as any other."""
+    found = halves(count)
+    assert found == halves(count)
+    assert len(found) == min(SPLITS, math.comb(count, count // 2))
+    assert all(len(set(chosen)) == count // 2 for chosen in found)
+    times = np.bincount([seed for chosen in found for seed in chosen], minlength=count) / len(found)
+    assert np.allclose(times, count // 2 / count, atol=0.07)
