@@ -34,8 +34,8 @@ def selected(scores: Mapping[str, Sequence[float]], metric: str = "") -> Selecti
 
     Scores are those of the seeds by ``metric``, a failed one 0. Source: repeated split-half cross-validation (Burman
     1989, "A Comparative Study of Ordinary Cross-Validation, v-Fold Cross-Validation and the Repeated Learning-Testing
-    Methods"). Raises DataError for no configuration, for different numbers of seeds, for fewer than two, and for a score
-    that is not finite.
+    Methods"). Raises DataError for no configuration, for different numbers of seeds, for fewer than two, and for a
+    score that is not finite.
     """
     counts = {len(checked(seeds)) for seeds in scores.values()}
     if len(counts) != 1 or min(counts) < FEWEST_FRESH:
@@ -51,7 +51,7 @@ def selected(scores: Mapping[str, Sequence[float]], metric: str = "") -> Selecti
 
 
 def halves(count: int) -> list[tuple[int, ...]]:
-    """The ways of taking half of the seeds, the smaller half of an odd number; SPLITS of them at most, the same ones."""
+    """The ways of taking half of the seeds, the smaller part of an odd number; at most SPLITS, always the same."""
     if comb(count, count // 2) <= SPLITS:
         return list(combinations(range(count), count // 2))
     drawn = random.Random(0)
