@@ -10,7 +10,7 @@ import pytest
 from par.errors import LedgerError
 from par.study.ledger import HISTORY, SeedResult
 from par.study.report.page.caveats import caveats
-from par.study.report.page.datasets import PROFILE_POINTS, cells, profiles
+from par.study.report.page.datasets import PROFILE_POINTS, cells, confirmed, profiles
 from par.study.report.page.gathered import COURSE_POINTS, Course
 from par.study.report.page.page import datasets
 from par.study.report.page.parameters import parameters
@@ -68,9 +68,9 @@ def test_missing_seeds_are_named(tmp_path):
 
 
 def test_the_score_is_set_against_that_of_fresh_seeds(tmp_path):
-    """A lucky configuration shows its search score, its confirmed score, and the optimism between them (X1)."""
+    """A lucky configuration shows both scores, both means, and the optimism, which is between the means (X1)."""
     fresh = dict.fromkeys(range(1000, 1010), 1.0)
-    ledger = small(tmp_path, {0: 16.0, 1: 16.0, **fresh}, seeds=2, more="confirm: 1\nfresh_seeds: 10")
+    ledger = small(tmp_path, {0: 16.0, 1: 8.0, **fresh}, seeds=2, more="confirm: 1\nfresh_seeds: 10")
     [config] = ledger.read().configs
     verdicts = [
         judge(config, stage, seeds, "extrapolation_auc")
@@ -81,9 +81,17 @@ def test_the_score_is_set_against_that_of_fresh_seeds(tmp_path):
     searched, sure = (verdict.score for verdict in verdicts)
     found = Page(page_of(ledger))
     tables = [table for table in found.tables if "optimism" in table[0]]
-    assert [table[1][-3:] for table in tables] == [[f"{searched:.3f}", f"{sure:.3f}", f"{searched - sure:.3f}"]] * 2
-    assert searched - sure > 0.5
-    assert found.constant("DATA")["confirmed"]["optimism"] == [float(f"{searched - sure:.4g}")]
+    assert [table[1][-5:] for table in tables] == [[f"{searched:.3f}", f"{sure:.3f}", "0.750", "0.062", "0.688"]] * 2
+    drawn = found.constant("DATA")["confirmed"]
+    assert [drawn[name] for name in ("search", "fresh", "optimism")] == [[0.75], [0.0625], [0.6875]]
+
+
+def test_a_point_below_the_diagonal_was_a_lucky_one(large):
+    """In the chart a configuration lies below the diagonal exactly where its optimism is above 0 (X1)."""
+    drawn = confirmed(gathered_of(large))
+    points = list(zip(drawn["search"], drawn["fresh"], drawn["optimism"], strict=True))
+    assert {fresh < search for search, fresh, _ in points} == {True, False}
+    assert all((fresh < search) == (optimism > 0) for search, fresh, optimism in points)
 
 
 def test_without_confirmation_the_best_score_is_too_good(tmp_path):

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from par import metrics as m
+from par.study.optimism import optimism
+from par.study.records import ConfigState
 from par.study.report.page.blocks import Table, p_text, text
 from par.study.report.page.datasets import groups
 from par.study.report.page.gathered import FRESH, SEARCH, Course, Gathered, Seed
@@ -17,6 +19,7 @@ from par.study.statistics.trends import early_signal
 NUMBERS = (
     "n", "worst", f"G ≥ {SUCCESS:g}", "mean G", f"mean of G ≥ {SUCCESS:g}", "sd", "IQM",
 )  # fmt: skip
+SCORES = ("search score", "confirmed score", "search mean", "fresh mean", "optimism")
 SIGNALS = (
     "accuracy at d_train, halfway through training", "largest drift, first half of training", "gradient spikes",
 )  # fmt: skip
@@ -37,18 +40,15 @@ def backbone_table(gathered: Gathered) -> Table:
 
 def configuration_tables(gathered: Gathered) -> Iterator[Table]:
     """A row per configuration, best first: what its fresh seeds say, then what those of the search say."""
-    scores = ("search score", "confirmed score", "optimism")
     for stage, title in ((FRESH, "Confirmed, on fresh seeds"), (SEARCH, "On the seeds of the search")):
         rows: list[list[str]] = []
         for config in gathered.ranked():
             if seeds := gathered.of(config, stage):
                 name = " ".join([config.id, *config.record.choices()])
-                found, sure = config.verdict, config.confirmation
-                optimism = found.score - sure.score if found and sure else None
-                given = [found and found.score, sure and sure.score, optimism]
-                rows.append([name, config.record.backbone, *_numbers(seeds), *(text(score, 3) for score in given)])
+                scores = (text(score, 3) for score in _scores(config, gathered.overview.space.score))
+                rows.append([name, config.record.backbone, *_numbers(seeds), *scores])
         if rows:
-            yield Table(title=title, columns=("configuration", "backbone", *NUMBERS, *scores), rows=rows, names=2)
+            yield Table(title=title, columns=("configuration", "backbone", *NUMBERS, *SCORES), rows=rows, names=2)
 
 
 def comparison_tables(gathered: Gathered) -> Iterator[Table]:
@@ -94,6 +94,13 @@ def _numbers(seeds: Sequence[Seed]) -> list[str]:
         str(found.n), text(found.worst), str(success), f"{found.mean:.2f} {found.interval}",
         text(found.conditional_mean), text(found.sd), text(found.iqm),
     ]  # fmt: skip
+
+
+def _scores(config: ConfigState, score: str) -> list[float | None]:
+    """The values of SCORES, as far as there are any."""
+    bounds = [verdict and verdict.score for verdict in (config.verdict, config.confirmation)]
+    means = optimism(config, score)
+    return [*bounds, *((means.search, means.fresh, means.difference) if means else (None, None, None))]
 
 
 def _test(found: Significance | TooFew | Degenerate) -> str:

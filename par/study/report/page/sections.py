@@ -91,8 +91,8 @@ def _optimism(gathered: Gathered, tables: Mapping[str, Columns]) -> Section:
         return Section(anchor="optimism", title=title, sentences=["No configuration is confirmed on fresh seeds yet."])
     return Section(
         anchor="optimism", title=title,
-        lead="Optimism is the score in the search less the score on fresh seeds, which the search never saw. A point "
-        "below the diagonal was a lucky one.",
+        lead="Optimism is the mean score over the seeds of the search less the mean score over fresh seeds, which the "
+        "search never saw. A point below the diagonal was a lucky one.",
         sentences=[str(choice) for choice in choices(gathered.race)],
         charts=[charts.optimism(gathered, tables["confirmed"])],
     )  # fmt: skip
@@ -115,7 +115,7 @@ def _numbers(gathered: Gathered) -> Section:
         anchor="configurations", title="Configurations in numbers",
         lead="The worst seed and the success rate come first: a mean hides failing seeds, and the IQM leaves them out. "
         "Success rates have exact 95 % intervals, means bootstrap intervals, which are short for few seeds. Scores are "
-        "lower confidence bounds.",
+        "lower confidence bounds; optimism compares means, as bounds rise with the number of seeds.",
         tables=list(results.configuration_tables(gathered)),
     )  # fmt: skip
 
