@@ -118,12 +118,15 @@ def test_censored_seeds_are_a_limit(tmp_path):
 
 
 def test_failures_are_counted_by_kind(tmp_path):
-    """Attempts and last words are counted apart, with the last message; device-hours are those of all attempts."""
+    """Attempts and last words are counted apart, with the last message; device-hours are those of all attempts.
+
+    An attempt that ends with a result says nothing of a failure: that of a diverged one stands in the result alone.
+    """
     ledger = small(tmp_path, {0: 8.0, 1: DIVERGED}, seeds=2)
     [config] = ledger.read().configs
     attempt(ledger, config.id, 0, failure="HANG", message="gone", device_seconds=1800.0)
     attempt(ledger, config.id, 0, device_seconds=3600.0)
-    attempt(ledger, config.id, 1, failure="NUMERIC", message="loss=nan", device_seconds=900.0)
+    attempt(ledger, config.id, 1, device_seconds=900.0)
     found = Page(page_of(ledger))
     assert found.table("kind", "attempts")[1:] == [
         ["NUMERIC", f"{config.id} seed 1: loss=nan", "1", "1"],
