@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from par import metrics as m
+from par.evaluation.spikes import spikes
 from par.study.optimism import optimism
 from par.study.records import ConfigState
 from par.study.report.page.blocks import Table, p_text, text
@@ -14,14 +14,15 @@ from par.study.statistics.groups import compare_groups
 from par.study.statistics.seeds import Degenerate, Significance, TooFew
 from par.study.statistics.spread import DIP_SEEDS, dip_test
 from par.study.statistics.success import SUCCESS, THRESHOLDS, performance_profile
-from par.study.statistics.trends import early_signal
+from par.study.statistics.trends import SIGNAL_SEEDS, early_signal
 
 NUMBERS = (
     "n", "worst", f"G ≥ {SUCCESS:g}", "mean G", f"mean of G ≥ {SUCCESS:g}", "sd", "IQM",
 )  # fmt: skip
 SCORES = ("search score", "confirmed score", "search mean", "fresh mean", "optimism")
 SIGNALS = (
-    "accuracy at d_train, halfway through training", "largest drift, first half of training", "gradient spikes",
+    "accuracy at d_train, halfway through training", "largest drift, first half of training",
+    "gradient spikes, first half of training",
 )  # fmt: skip
 
 
@@ -76,14 +77,13 @@ def comparison_tables(gathered: Gathered) -> Iterator[Table]:
 
 
 def signal_table(gathered: Gathered) -> Table:
-    """Rank correlation, within a backbone, of what is seen in training with the final G."""
-    rows = [
-        [name, backbone, str(len(pairs)), *_correlation(pairs)]
-        for place, name in enumerate(SIGNALS)
-        for backbone in gathered.backbones
-        if (pairs := _signal_pairs(gathered, backbone, place))
-    ]
-    columns = ("signal", "backbone", "seeds", "Spearman's ρ with G", "p")
+    """Rank correlation, within a backbone, of what is seen early in training with the final G; and who is not in it."""
+    rows: list[list[str]] = []
+    for place, name in enumerate(SIGNALS):
+        signals = [(seed, _signals(seed)[place]) for seed in gathered.seeds]
+        for backbone in gathered.backbones if any(signal is not None for _, signal in signals) else ():
+            rows.append([name, backbone, *_correlation([pair for pair in signals if pair[0].backbone == backbone])])
+    columns = ("signal", "backbone", "seeds", "seeds without it", "of these failed", "Spearman's ρ with G", "p")
     return Table(title="Early signals", columns=columns, rows=rows, names=2)
 
 
@@ -107,15 +107,14 @@ def _test(found: Significance | TooFew | Degenerate) -> str:
     return p_text(found.p) if isinstance(found, Significance) else str(found)
 
 
-def _correlation(pairs: Sequence[tuple[float, float]]) -> list[str]:
-    found = early_signal([signal for signal, _ in pairs], [G for _, G in pairs])
-    return [text(found.statistic), p_text(found.p)] if isinstance(found, Significance) else [str(found), "–"]
-
-
-def _signal_pairs(gathered: Gathered, backbone: str, place: int) -> list[tuple[float, float]]:
-    """A signal and G of each seed of a backbone that has the signal."""
-    seeds = [seed for seed in gathered.seeds if seed.backbone == backbone]
-    return [(signal, seed.G) for seed in seeds if (signal := _signals(seed)[place]) is not None]
+def _correlation(signals: Sequence[tuple[Seed, float | None]]) -> list[str]:
+    """How many seeds have the signal, lack it, and lack it and failed; rho and p over those that have it."""
+    pairs = [(signal, seed.G) for seed, signal in signals if signal is not None]
+    without = [seed for seed, signal in signals if signal is None]
+    counts = (len(pairs), len(without), sum(seed.result.failure is not None for seed in without))
+    found = early_signal(*zip(*pairs, strict=True)) if pairs else TooFew(0, SIGNAL_SEEDS)
+    said = (text(found.statistic), p_text(found.p)) if isinstance(found, Significance) else (str(found), "–")
+    return [*map(str, counts), *said]
 
 
 def _signals(seed: Seed) -> tuple[float | None, float | None, float | None]:
@@ -124,6 +123,5 @@ def _signals(seed: Seed) -> tuple[float | None, float | None, float | None]:
     def first_half(course: Course) -> Sequence[float]:
         return course.until(seed.config.record.run["train"]["steps"] / 2)
 
-    accuracies, drifts = first_half(seed.on_the_way), first_half(seed.drift)
-    spikes = seed.result.metrics.get(m.GRAD_SPIKES.name)
-    return (accuracies[-1] if accuracies else None, max(drifts, default=None), spikes)
+    accuracies, drifts, norms = map(first_half, (seed.on_the_way, seed.drift, seed.grad_norm))
+    return (accuracies[-1] if accuracies else None, max(drifts, default=None), spikes(norms) if norms else None)

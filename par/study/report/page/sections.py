@@ -137,8 +137,9 @@ def _signals(gathered: Gathered) -> Section:
         return Section(anchor="signals", title="Early signals", sentences=["No seed has a record of early signals."])
     return Section(
         anchor="signals", title="Early signals",
-        lead="Whether what is seen in training tells good seeds from bad ones, within a backbone. p is not adjusted "
-        "for the number of tests.",
+        lead="Whether what is seen early in training tells good seeds from bad ones, within a backbone. Seeds without "
+        "a signal, such as those that diverged before their first record, are counted beside it. p is not adjusted for "
+        "the number of tests.",
         tables=[table],
     )  # fmt: skip
 
