@@ -161,6 +161,7 @@ def _seed(record: ConfigRecord, sweep: Sweep, rng: np.random.Generator) -> tuple
     G = min(half, CEILING)
     metrics = {
         "G": G, "censored": float(half > CEILING), "extrapolation_auc": min(1.0, G / CEILING), "d50": G * TRAIN_DEPTH,
+        m.FULL_STATE_16X.name: single[-1] ** 3,
         m.GRAD_SPIKES.name: spikes,
     }  # fmt: skip
     return SeedResult(metrics=metrics, step=400, evaluation_set="e" * 16), files

@@ -15,10 +15,9 @@ from par.study.report.page.gathered import COURSE_POINTS, Course
 from par.study.report.page.page import datasets
 from par.study.report.page.parameters import parameters
 from par.study.verdicts import judge
-from tests.study.report.pages import Page, gathered_of, good, page_of, small
+from tests.study.report.pages import DIVERGED, Page, gathered_of, good, page_of, small
 
 NUMBERS = ("worst", "G ≥ 2", "IQM", "search score")
-DIVERGED = SeedResult(metrics={"G": 0.0}, failure="NUMERIC", message="loss=nan")
 
 
 def attempt(ledger, config, seed, **end):
@@ -209,49 +208,6 @@ def test_drift_without_records_is_that_after_training(tmp_path):
     assert "tiny-qwen2, after training" in page_of(ledger)
 
 
-def recorded(ledger, config, seed, **columns):
-    """Twenty records of the whole training."""
-    steps = [config.record.run["train"]["steps"] * part // 20 for part in range(1, 21)]
-    buffer = io.BytesIO()
-    pq.write_table(pa.table({"step": steps, **columns}), buffer)
-    ledger.write_bytes(config.id, seed, HISTORY, buffer.getvalue())
-
-
-def test_seeds_without_a_signal_are_counted(tmp_path):
-    """A row says how many seeds of its backbone lack the signal, and how many of these failed (X10)."""
-    ledger = small(tmp_path, {0: 1.0, 1: 2.0, 2: 4.0, 3: 8.0, 4: 16.0, 5: DIVERGED, 6: DIVERGED, 7: 3.0}, seeds=8)
-    [config] = ledger.read().configs
-    for seed in range(5):
-        recorded(ledger, config, seed, **{"train/drift": [10.0 - seed] * 20})
-    [row] = Page(page_of(ledger)).table("signal")[1:]
-    assert row == ["largest drift, first half of training", "tiny-qwen2", "5", "3", "2", "-1.00", "p = 0.017"]
-
-
-def test_a_backbone_whose_seeds_all_diverged_has_its_row(tmp_path):
-    """No seed of it has the signal that others have: the row counts them and says that they are too few (X10)."""
-    ledger = small(tmp_path, {0: 1.0}, {0: DIVERGED}, backbones=("tiny-qwen2", "tiny-qwen3"), seeds=1)
-    recorded(ledger, ledger.read().configs[0], 0, **{"train/drift": [1.0] * 20})
-    rows = Page(page_of(ledger)).table("signal")[1:]
-    assert [row[1:6] for row in rows] == [
-        ["tiny-qwen2", "1", "0", "0", "too few seeds to say (1, needs 5)"],
-        ["tiny-qwen3", "0", "1", "1", "too few seeds to say (0, needs 5)"],
-    ]
-
-
-def test_late_spikes_are_no_early_signal(tmp_path):
-    """Gradient spikes count up to half of the steps that training was to take, not after."""
-    ledger = small(tmp_path, dict(enumerate((1.0, 2.0, 4.0, 8.0, 16.0))), seeds=5)
-    [config] = ledger.read().configs
-    for seed in range(5):
-        norms = (
-            [100.0 if place < seed else 1.0 for place in range(10)] + [100.0] * (8 - 2 * seed) + [1.0] * (2 + 2 * seed)
-        )
-        recorded(ledger, config, seed, **{"train/grad_norm": norms})
-    [row] = Page(page_of(ledger)).table("signal")[1:]
-    assert row[0] == "gradient spikes, first half of training"
-    assert row[-2] == "1.00"
-
-
 def test_a_damaged_curve_is_named(tmp_path):
     """A file that is no Parquet ends the report with its path, not with a traceback of the reader."""
     ledger = small(tmp_path, {0: 8.0}, seeds=1)
@@ -259,18 +215,3 @@ def test_a_damaged_curve_is_named(tmp_path):
     ledger.write_bytes(config.id, 0, HISTORY, b"not Parquet")
     with pytest.raises(LedgerError, match=f"demo/configs/{config.id}/seed-0/history.parquet is damaged"):
         gathered_of(ledger)
-
-
-def test_backbones_are_compared_by_their_best(tmp_path):
-    """Each pair of backbones has tests on the seeds of its best configuration, with p adjusted for their number."""
-    good_one, bad_one = dict.fromkeys(range(6), 8.0), dict.fromkeys(range(6), 1.0)
-    names = ("tiny-qwen2", "tiny-qwen3", "mini-qwen3")
-    found = Page(page_of(small(tmp_path, good_one, bad_one, good_one, backbones=names)))
-    rows = found.table("against")[1:]
-    assert [row[:2] for row in rows] == [
-        ["tiny-qwen2", "tiny-qwen3"],
-        ["tiny-qwen2", "mini-qwen3"],
-        ["tiny-qwen3", "mini-qwen3"],
-    ]
-    assert rows[0][2] == "p < 0.001"
-    assert rows[1][2] == "p = 1.000"

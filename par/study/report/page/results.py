@@ -10,9 +10,7 @@ from par.study.report.page.datasets import groups
 from par.study.report.page.gathered import FRESH, SEARCH, Course, Gathered, Seed
 from par.study.statistics.censoring import censored_share
 from par.study.statistics.description import describe
-from par.study.statistics.groups import compare_groups
-from par.study.statistics.seeds import Degenerate, Significance, TooFew
-from par.study.statistics.spread import DIP_SEEDS, dip_test
+from par.study.statistics.seeds import Significance, TooFew
 from par.study.statistics.success import SUCCESS, THRESHOLDS, performance_profile
 from par.study.statistics.trends import SIGNAL_SEEDS, early_signal
 
@@ -52,30 +50,6 @@ def configuration_tables(gathered: Gathered) -> Iterator[Table]:
             yield Table(title=title, columns=("configuration", "backbone", *NUMBERS, *SCORES), rows=rows, names=2)
 
 
-def comparison_tables(gathered: Gathered) -> Iterator[Table]:
-    """The best configurations of the backbones in pairs, and whether the seeds of each fall into humps."""
-    leaders = {backbone: [seed.G for seed in seeds] for backbone, seeds in gathered.leaders().items()}
-    rows = [
-        [backbone, seeds[0].config.id, seeds[0].stage, str(len(seeds)), _test(dip_test([seed.G for seed in seeds]))]
-        for backbone, seeds in gathered.leaders().items()
-    ]
-    columns = ("backbone", "configuration", "seeds", "n", f"more than one hump? (dip test, from {DIP_SEEDS} seeds)")
-    yield Table(title="Best configuration of each backbone", columns=columns, rows=rows, names=3)
-    if len(leaders) > 1:
-        found = compare_groups(leaders)
-        pairs = [
-            [
-                pair.first, pair.second,
-                _test(pair.success), p_text(pair.success_adjusted), _test(pair.spread), p_text(pair.spread_adjusted),
-            ]
-            for pair in found.pairs
-        ]  # fmt: skip
-        columns = ("backbone", "against", f"G ≥ {SUCCESS:g}", "Holm", "spread", "Holm")
-        yield Table(title="In pairs: p, and p adjusted for so many tests", columns=columns, rows=pairs, names=2)
-        overall = [["all backbones", _test(found.spread)]]
-        yield Table(title="Equal spread?", columns=("", "Brown–Forsythe test"), rows=overall)
-
-
 def signal_table(gathered: Gathered) -> Table:
     """Rank correlation, within a backbone, of what is seen early in training with the final G; and who is not in it."""
     rows: list[list[str]] = []
@@ -101,10 +75,6 @@ def _scores(config: ConfigState, score: str) -> list[float | None]:
     bounds = [verdict and verdict.score for verdict in (config.verdict, config.confirmation)]
     means = optimism(config, score)
     return [*bounds, *((means.search, means.fresh, means.difference) if means else (None, None, None))]
-
-
-def _test(found: Significance | TooFew | Degenerate) -> str:
-    return p_text(found.p) if isinstance(found, Significance) else str(found)
 
 
 def _correlation(signals: Sequence[tuple[Seed, float | None]]) -> list[str]:

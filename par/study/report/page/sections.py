@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from par.study.choice import choices
 from par.study.report.page import charts, curves, results
 from par.study.report.page.blocks import Columns, Section, Table
+from par.study.report.page.comparisons import comparison_tables
 from par.study.report.page.gathered import Gathered
 from par.study.report.page.parameters import parameter_charts, trend_rows
 from par.study.report.page.record import failure_table, hours_table, missing_table, provenance_table
@@ -125,8 +126,11 @@ def _comparison(gathered: Gathered) -> Section:
     return Section(
         anchor="backbones", title="Backbones against each other",
         lead="The best configuration of each, on fresh seeds if it is confirmed, otherwise on the seeds that chose it, "
-        "which flatter it. Success by Boschloo's exact test, spread by a permutation test.",
-        tables=list(results.comparison_tables(gathered)),
+        "which flatter it. Variance between seeds is what the number of test prompts does not explain. In pairs: the "
+        "probability that the first is better, ties counted half, with its 95 % interval. Seed by seed it is on the "
+        "seeds that both have, and those that only one has are named. On all seeds of each, success is tested by "
+        "Boschloo's exact test, spread by a permutation test; p is also adjusted for so many tests.",
+        tables=list(comparison_tables(gathered)),
         sentences=["One backbone: there is nothing to compare it with."] if alone else [],
     )  # fmt: skip
 
