@@ -80,7 +80,7 @@ def _unpaired_tables(leaders: Leaders) -> Iterator[Table]:
         for pair in found.pairs
     ]  # fmt: skip
     columns = ("backbone", "against", "n", "the first is better", f"G ≥ {SUCCESS:g}", "Holm", "spread", "Holm")
-    yield Table(title="In pairs, all seeds of each", columns=columns, rows=rows, names=2)
+    yield Table(title="In pairs, all seeds of each, unpaired", columns=columns, rows=rows, names=2)
     overall = [["all backbones", _test(found.spread)]]
     yield Table(title="Equal spread?", columns=("", "Brown–Forsythe test"), rows=overall)
 

@@ -17,7 +17,7 @@ from par.study.statistics.trends import SIGNAL_SEEDS, early_signal
 NUMBERS = (
     "n", "worst", f"G ≥ {SUCCESS:g}", "mean G", f"mean of G ≥ {SUCCESS:g}", "sd", "IQM",
 )  # fmt: skip
-SCORES = ("search score", "confirmed score", "search mean", "fresh mean", "optimism")
+SCORES = ("search score", "confirmed score", "mean score, search", "mean score, fresh", "optimism")
 SIGNALS = (
     "accuracy at d_train, halfway through training", "largest drift, first half of training",
     "gradient spikes, first half of training",
