@@ -75,7 +75,7 @@ SUCCESS_LO = Metric("success_lo", "lower end of the exact 95 % interval of succe
 SUCCESS_HI = Metric("success_hi", "upper end of the exact 95 % interval of success_16x", "higher")
 N_SEEDS = Metric("n_seeds", "seeds")
 N_FAILED = Metric("n_failed", "seeds", "lower")
-OPTIMISM = Metric("optimism", "search score - confirm score", "lower")
+OPTIMISM = Metric("optimism", "mean score over the seeds of the search - that over fresh seeds", "lower")
 
 SCORES: dict[str, Metric] = {m.name: m for m in (EXTRAPOLATION_AUC, G, FULL_STATE_16X)}
 """What a seed can be scored by."""

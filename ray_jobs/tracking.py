@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from par import metrics as m
 from par.config import RunConfig
 from par.model.cost import tokens_per_s
 from par.study.ledger import ACCURACY, HISTORY, ConfigRecord, ConfigState, Ledger, SweepState, Verdict
-from par.study.recorded import recorded_question
+from par.study.optimism import optimism
+from par.study.racing import Race
+from par.study.recorded import recorded_question, recorded_space
 from par.study.report.notes import configuration_note, seed_note, sweep_note
+from par.study.space import Space
 from par.study.standing import Standing, last_word, standing
 from par.study.verdicts import aggregates
 from ray_jobs.runs import Known, Point, Runs
@@ -55,6 +59,11 @@ class Projection:
     def __init__(self, ledger: Ledger, store: Store) -> None:
         self.ledger, self.runs = ledger, Runs(store, ledger.name, ledger.sweep.get("created", ""))
         self.ensured: dict[str, Known] = {}
+
+    @cached_property
+    def space(self) -> Space:
+        """What the sweep is to have."""
+        return recorded_space(self.ledger)
 
     def sweep_run(self) -> Known:
         """The sweep's run, with the space's text, the plan that it began with, and the code and libraries."""
@@ -131,14 +140,13 @@ class Projection:
         judged = str(sum(len(verdict.seeds) for verdict in config.verdicts))
         if config.verdicts and run.tags.get(JUDGED) != judged:
             self.runs.log(run, [point for verdict in config.verdicts for point in _verdict_points(config, verdict)])
-            self.runs.log(run, _optimism(config, at))
+            self.runs.log(run, _optimism(config, self.space.score, at))
             self.runs.tag(run, {JUDGED: judged})
         stage = config.stage(max(config.seeds, default=0))
         self.runs.tag(run, {STAGE: stage, MLFLOW_RUN_NOTE: configuration_note(config)})
-        if config.verdict is None or not config.results.keys() >= config.seeds.keys():
-            self.runs.set_status(run, "RUNNING" if running else "KILLED", at)
-        else:
-            self.runs.set_status(run, "FINISHED", at)
+        missing = Race(self.space.stages, self.space.score, [config]).missing
+        finished = config.verdict is not None and not missing
+        self.runs.set_status(run, "FINISHED" if finished else "RUNNING" if running else "KILLED", at)
 
     def log_file(self, path: Path) -> None:
         """Keep a file with the sweep's run."""
@@ -222,11 +230,11 @@ def _verdict_points(config: ConfigState, verdict: Verdict) -> Iterator[Point]:
         yield Point(prefix + name, value, len(verdict.seeds), at)
 
 
-def _optimism(config: ConfigState, at: int) -> Iterator[Point]:
+def _optimism(config: ConfigState, score: str, at: int) -> Iterator[Point]:
     """How much the search flattered a configuration that is confirmed, at the step that is the number of all seeds."""
-    if (search := config.verdict) and (confirmed := config.confirmation):
-        seeds = len(search.seeds) + len(confirmed.seeds)
-        yield Point(m.OPTIMISM.name, search.score - confirmed.score, seeds, at)
+    if found := optimism(config, score):
+        seeds = sum(len(verdict.seeds) for verdict in (config.verdict, config.confirmation) if verdict)
+        yield Point(m.OPTIMISM.name, found.difference, seeds, at)
 
 
 def _accuracy_points(at: int, records: Iterable[Mapping[str, Any]]) -> Iterator[Point]:

@@ -19,8 +19,6 @@ from par.training.parallel import summed
 
 PROMPTS = 32
 """Validation prompts on which drift is measured. Every worker reads the same: they share each pass."""
-SPIKE = 10.0
-"""A gradient norm this many times the median of a run is a spike."""
 
 
 class DriftAt:
@@ -62,8 +60,3 @@ def _mean_over_workers(values: Tensor, mesh: DeviceMesh | None) -> list[float]:
     values = values.float().clone()
     size = 1 if mesh is None else mesh.size()
     return (summed(values, mesh) / size).tolist()
-
-
-def spikes(grad_norms: Sequence[float]) -> int:
-    """How many of a run's gradient norms are above SPIKE times their median."""
-    return int((np.array(grad_norms) > SPIKE * np.median(grad_norms)).sum()) if len(grad_norms) else 0

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from par.evaluation.signals import PROMPTS, drift_profile, spikes
+from par.evaluation.signals import PROMPTS, drift_profile
+from par.evaluation.spikes import spikes
 from par.model.packing import Branches, pack
 from par.model.recurrence import Iterations
 from par.tasks.streams import EVALUATION_SEED, Split, examples

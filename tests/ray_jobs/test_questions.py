@@ -17,15 +17,15 @@ from tests.ray_jobs.projected import DIVERGED, LATER, begin, fail, finish, ids, 
 from tests.ray_jobs.sweeps import REPOSITORY
 
 FRESH = 1000
-FAR = SeedResult(metrics={"G": 16.0, "d50": 64.0, "censored": 1.0, "acc_16x": 0.9})
-NEAR = SeedResult(metrics={"G": 4.0, "d50": 16.0, "censored": 0.0, "acc_16x": 0.1})
+FAR = SeedResult(metrics={"G": 16.0, "d50": 64.0, "censored": 1.0, "acc_16x": 0.9, "extrapolation_auc": 0.8})
+NEAR = SeedResult(metrics={"G": 4.0, "d50": 16.0, "censored": 0.0, "acc_16x": 0.1, "extrapolation_auc": 0.2})
 SCALARS = {
     "G_mean", "G_sd", "G_min", "success_16x", "success_lo", "success_hi", "n_seeds", "n_failed", "score", "gpu_hours",
 }  # fmt: skip
 
 
 def fill(ledger: Ledger) -> None:
-    """The first configuration is confirmed, the second has a diverged seed and one that hangs."""
+    """The first configuration is confirmed, the second has a diverged seed, one that hangs, and one fresh result."""
     first, second = ids(ledger)
     for seed in (0, 1, FRESH, FRESH + 1):
         finish(ledger, first, seed, NEAR if seed == FRESH else FAR)
@@ -33,6 +33,7 @@ def fill(ledger: Ledger) -> None:
     ledger.give_verdict(first, Verdict(score=0.3, seeds=(FRESH, FRESH + 1), stage="confirm"))
     finish(ledger, second, 0, DIVERGED)
     fail(ledger, second, 1, "HANG", "no progress for 600 s")
+    finish(ledger, second, FRESH, NEAR)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,8 @@ def test_each_question_is_one_filter(asked):
     first, second = ids(ledger)
     configurations = {f"demo/{first}", f"demo/{second}"}
     searched = {f"demo/{first}/seed-{seed}" for seed in (0, 1)}
-    fresh = {f"demo/{first}/seed-{seed}" for seed in (FRESH, FRESH + 1)}
+    sure = {f"demo/{first}/seed-{seed}" for seed in (FRESH, FRESH + 1)}
+    fresh = sure | {f"demo/{second}/seed-{FRESH}"}
     other = {f"demo/{second}/seed-{seed}" for seed in (0, 1)}
     answers = {
         "all runs of a sweep": {"demo"} | configurations | searched | fresh | other,
@@ -79,7 +81,7 @@ def test_each_question_is_one_filter(asked):
         "those that were confirmed": {f"demo/{first}"},
         "those of which at least half of the seeds reach 16 × d_train": {f"demo/{first}"},
         "those that the search flattered": {f"demo/{first}"},
-        "the seeds of a configuration": searched | fresh,
+        "the seeds of a configuration": searched | sure,
         "one seed in all configurations": {f"demo/{first}/seed-1", f"demo/{second}/seed-1"},
         "seeds of the search": searched | other,
         "seeds that the search never saw": fresh,
@@ -102,7 +104,7 @@ def test_a_configuration_has_exactly_these_numbers(asked):
     first, second = ids(ledger)
     metrics = run_of(projection, f"demo/{first}").data.metrics
     assert metrics.keys() == SCALARS | {f"confirm_{name}" for name in SCALARS} | {"optimism"}
-    assert metrics["optimism"] == pytest.approx(0.5 - 0.3)
+    assert metrics["optimism"] == pytest.approx(0.8 - 0.5)
     assert (metrics["success_16x"], metrics["confirm_success_16x"]) == (1.0, 0.5)
     assert metrics["success_lo"] == pytest.approx(0.025**0.5)
     assert run_of(projection, f"demo/{second}").data.metrics == {}
@@ -160,9 +162,10 @@ def test_a_run_says_how_it_went_worst_seed_first(asked):
     assert re.findall(r"- (seed .*) \(", texts[f"demo/{second}"]) == [
         "seed 1: no result yet, HANG: no progress for 600 s",
         "seed 0: G = 0 (NUMERIC): loss=nan",
+        "seed 1000, fresh: G = 4.00",
     ]
     assert "no progress for 600 s" in texts[f"demo/{second}/seed-1"]
-    assert texts["demo"].startswith("**which?**\n\n2 configurations, 5 of 6 seeds done.")
+    assert texts["demo"].startswith("**which?**\n\n2 configurations, 6 of 7 seeds done.")
     assert f"({first}): confirm 0.300 over 2 seeds, search 0.500 over 2 seeds" in texts["demo"]
 
 

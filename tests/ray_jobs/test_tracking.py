@@ -20,6 +20,7 @@ from tests.ray_jobs.projected import (
     LAST,
     NOON,
     RECORDS,
+    SPACE,
     begin,
     dump,
     everything,
@@ -152,6 +153,23 @@ def test_states_follow_the_ledger(ledger):
         f"demo/{second}": ("KILLED", None),
         f"demo/{second}/seed-0": ("FINISHED", "OK"),
     }
+
+
+def test_a_configuration_is_finished_with_its_last_wanted_seed(tmp_path, empty_store):
+    """It is FINISHED after the search, no more once its confirmation has begun, and again with the last fresh seed."""
+    shutil.copy(empty_store, tmp_path)
+    space = SPACE + "confirm: 1\nfresh_seeds: 2\n"
+    ledger = Ledger.create(tmp_path, "demo", {"space": space, "space_path": "demo.yaml", "created": NOON})
+    ledger.add_config(ConfigRecord.of(tiny_run(), number=0, suggested={}))
+    [config] = ids(ledger)
+    found = []
+    for seed in (0, 1, 1000, 1001):
+        finish(ledger, config, seed)
+        if seed == 1:
+            ledger.give_verdict(config, Verdict(score=0.5, seeds=(0, 1)))
+        project(ledger)
+        found.append(stored(ledger)[f"demo/{config}"][0])
+    assert found == ["KILLED", "FINISHED", "KILLED", "FINISHED"]
 
 
 def test_what_a_living_driver_runs_is_left_to_it(ledger):

@@ -9,7 +9,7 @@ from par.study.ledger import ConfigRecord, Ledger, SeedResult
 from par.study.records import ConfigState, SeedState, SweepState, Verdict
 from par.study.report.plots import accuracy_by_depth
 from par.study.report.table import results_table
-from par.study.space import parse_space
+from par.study.space import Space, parse_space
 from par.testing import tiny_run
 
 SPACE = parse_space(
@@ -19,6 +19,10 @@ SPACE = parse_space(
 )
 
 
+RACE = parse_space(SPACE.text + "confirm: 1\nfresh_seeds: 10\n", Path("race.yaml"))
+FRESH = range(1000, 1010)
+
+
 def config(number: int, results: dict[int, SeedResult], score: float | None) -> ConfigState:
     run = tiny_run(recurrence__gradient_window=number + 1)
     record = ConfigRecord.of(run, number=number, suggested={"recurrence.gradient_window": number + 1})
@@ -26,10 +30,20 @@ def config(number: int, results: dict[int, SeedResult], score: float | None) -> 
     return ConfigState(record, {seed: SeedState((), result) for seed, result in results.items()}, verdicts)
 
 
+def printed(*configs: ConfigState, space: Space = SPACE, width: int = 200) -> str:
+    console = Console(width=width, file=io.StringIO())
+    console.print(results_table(SweepState({}, configs), space))
+    return console.file.getvalue()
+
+
 def shown(*configs: ConfigState) -> list[str]:
-    console = Console(width=200, file=io.StringIO())
-    console.print(results_table(SweepState({}, configs), SPACE))
-    return [line for line in console.file.getvalue().splitlines() if line.startswith("│")]
+    return [line for line in printed(*configs).splitlines() if line.startswith("│")]
+
+
+def cells(table: str) -> list[str]:
+    """What the only row of a table says, by column, however many lines it takes."""
+    lines = [line.strip("│").split("│") for line in table.splitlines() if line.startswith("│")]
+    return [" ".join(" ".join(parts).split()) for parts in zip(*lines, strict=True)]
 
 
 def good(G: float, censored: float = 0.0) -> SeedResult:
@@ -54,6 +68,37 @@ def test_failed_seed_is_a_zero_with_its_kind():
     assert "4.00  0 (NUMERIC)" in row
     assert "│  0.00 │" in row
     assert "50% [1%, 99%]" in row
+
+
+def sure(searched: list[float], fresh: list[float], bound: float = 0.4) -> ConfigState:
+    state = config(0, {seed: good(G) for seed, G in [*enumerate(searched), *zip(FRESH, fresh, strict=False)]}, None)
+    verdicts = [Verdict(score=0.9, seeds=tuple(range(len(searched))))]
+    verdicts += [Verdict(score=bound, seeds=tuple(FRESH), stage="confirm")] if len(fresh) == len(FRESH) else []
+    return ConfigState(state.record, state.seeds, tuple(verdicts))
+
+
+def test_seeds_that_chose_a_configuration_do_not_confirm_it():
+    """Worst seed and success rate of a confirmed one are of its fresh seeds, which stand behind a bar (X1)."""
+    found = cells(printed(sure([0.5, 16.0, 16.0], [1.0] * 5 + [8.0] * 5), space=RACE))
+    assert found[3:] == [
+        f"0.50 16.00 16.00 | {' '.join(['1.00'] * 5 + ['8.00'] * 5)}", "1.00", "50% [19%, 81%]", "0.900", "0.400",
+    ]  # fmt: skip
+
+
+def test_a_confirmation_that_has_only_begun_confirms_nothing():
+    """Until all fresh seeds have results, worst and success rate are of the search, as the score is."""
+    found = cells(printed(sure([4.0, 16.0], [1.0]), space=RACE))
+    assert found[2:] == ["3/12", "4.00 16.00 | 1.00", "4.00", "100% [16%, 100%]", "0.900", "-"]
+
+
+def test_a_confirmed_sweep_is_read_in_a_hundred_columns():
+    """With sixteen seeds nothing is cut off, and the caption says which seeds are which."""
+    table = printed(sure([16.0] * 6, [12.0] * 10), space=RACE, width=100)
+    assert max(map(len, table.splitlines())) <= 100
+    name, _, _, Gs, *_ = cells(table)
+    assert name.replace(" ", "").endswith("gradient_window=1")
+    assert Gs == " ".join(["16.00"] * 6 + ["|"] + ["12.00"] * 10)
+    assert "stand behind the |" in " ".join(table.split())
 
 
 def test_a_variant_is_shown_by_its_name_alone(tmp_path, monkeypatch):

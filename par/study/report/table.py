@@ -4,28 +4,36 @@ from rich.table import Table
 
 from par import metrics as m
 from par.study.racing import Race
-from par.study.records import ConfigState, SeedResult, SweepState, Verdict
+from par.study.records import ConfigState, SeedResult, Stage, SweepState, Verdict
 from par.study.space import Space
 from par.study.statistics.location import summary
 from par.study.statistics.success import SUCCESS, success_rate
+
+LEFT = ("configuration", "backbone", "G per seed")
+"""Columns of names and lists; the others are numbers, to the right."""
 
 
 def results_table(state: SweepState, space: Space) -> Table:
     """Configurations by score, best first; those that wait for seeds last."""
     race = Race(space.stages, space.score, state.configs)
+    confirming = space.stages.confirmed > 0
     table = Table(title="Extrapolation factor G by configuration", title_justify="left", caption_justify="left")
-    confirmed = ["confirmed"] if space.stages.confirmed else []
-    columns = ("configuration", "backbone", "seeds", "G per seed", "worst", f"P(G ≥ {SUCCESS:g})", "score", *confirmed)
-    for name in columns:
-        table.add_column(name, justify="left" if name in ("configuration", "backbone", "G per seed") else "right")
+    columns = ["configuration", "backbone", "seeds", "G per seed", "worst", f"P(G ≥ {SUCCESS:g})", "score"]
+    for name in [*columns, *(["confirmed"] if confirming else [])]:
+        left, wraps = name in LEFT, name in ("configuration", "G per seed", "score")
+        table.add_column(name, justify="left" if left else "right", no_wrap=not wraps, overflow="fold")
     for config in sorted(state.configs, key=rank):
-        row = _row(config, len(race.wanted(config.id)))
-        table.add_row(*row, *(_score(config.confirmation, "-") for _ in confirmed))
+        row = _row(config, len(race.wanted(config.id)), narrow=confirming)
+        table.add_row(*row, *([_score(config.confirmation, "-")] if confirming else []))
     table.caption = (
         "+ marks a G that is a lower bound: accuracy never fell below 50 % on the grid. Success rates carry exact 95 % "
         "intervals. Score is a lower confidence bound over the seeds; a failed seed counts as 0."
-        + (" Confirmed is that bound over fresh seeds, which the search never saw." if confirmed else "")
     )
+    if confirming:
+        table.caption += (
+            " Confirmed is that bound over fresh seeds, which the search never saw: their G stand behind the |, and "
+            "worst and P of what is confirmed are of these seeds alone."
+        )
     return table
 
 
@@ -35,21 +43,27 @@ def rank(config: ConfigState) -> tuple[bool, float, int]:
     return (config.confirmation is None, -best.score if best else float("inf"), config.record.number)
 
 
-def _row(config: ConfigState, seeds: int) -> list[str]:
-    results = [config.results[seed] for seed in sorted(config.results)]
-    factors = [result.score(m.G.name) for result in results]
-    suggested = ", ".join(config.record.choices()) or "-"
-    head = [f"{config.id}  {suggested}", config.record.backbone, f"{len(results)}/{seeds}"]
-    if not results:
+def _row(config: ConfigState, seeds: int, *, narrow: bool) -> list[str]:
+    """The cells of a configuration; ``narrow`` ones have short names, and the interval of a share below it."""
+    suggested = ", ".join(config.record.choices(short=narrow)) or "-"
+    head = [f"{config.id}  {suggested}", config.record.backbone, f"{len(config.results)}/{seeds}"]
+    search, fresh = _of_stage(config, "search"), _of_stage(config, "confirm")
+    if not search:
         return [*head, "-", "-", "-", "-"]
-    success = success_rate(factors, SUCCESS)
+    factors = [result.score(m.G.name) for result in (fresh if config.confirmation else search)]
+    success, gap = success_rate(factors, SUCCESS), "\n" if narrow else " "
     return [
         *head,
-        "  ".join(shown(result) for result in results),
+        "\n| ".join("  ".join(map(shown, results)) for results in (search, fresh) if results),
         f"{summary(factors).worst:.2f}",
-        f"{success.rate:.0%} [{success.low:.0%}, {success.high:.0%}]",
+        f"{success.rate:.0%}{gap}[{success.low:.0%}, {success.high:.0%}]",
         _score(config.verdict, "waits for seeds"),
     ]
+
+
+def _of_stage(config: ConfigState, stage: Stage) -> list[SeedResult]:
+    """Its results of the search, or those of fresh seeds, by number of the seed."""
+    return [config.results[seed] for seed in sorted(config.results) if config.stage(seed) == stage]
 
 
 def _score(verdict: Verdict | None, otherwise: str) -> str:

@@ -25,6 +25,7 @@ configurations: {configurations}
 seeds: {seeds}
 {more}
 """
+DIVERGED = SeedResult(metrics={"G": 0.0}, failure="NUMERIC", message="loss=nan")
 Outcomes = Mapping[int, float | SeedResult]
 """G, or a whole result, by seed."""
 

@@ -142,10 +142,16 @@ def _seed(record: ConfigRecord, sweep: Sweep, rng: np.random.Generator) -> tuple
     on_the_way = [
         None if step % 80 else float(rng.uniform(0.6, 1.0) if good else rng.uniform(0.2, 0.7)) for step in STEPS
     ]
-    lived = len(STEPS) // 2 if diverges else len(STEPS)
-    history = {"step": list(STEPS), m.DRIFT.name: drift.tolist(), m.ON_THE_WAY.name: on_the_way}
-    files = {HISTORY: _parquet({name: values[:lived] for name, values in history.items()})}
     spikes = float(rng.poisson(0.5 if good else 3))
+    norms = [50.0 if place < spikes else 1.0 for place in range(len(STEPS))]
+    lived = len(STEPS) // 2 if diverges else len(STEPS)
+    history = {
+        "step": list(STEPS),
+        m.DRIFT.name: drift.tolist(),
+        m.ON_THE_WAY.name: on_the_way,
+        m.GRAD_NORM.name: norms,
+    }
+    files = {HISTORY: _parquet({name: values[:lived] for name, values in history.items()})}
     if diverges:
         known = {"G": 0.0, m.GRAD_SPIKES.name: spikes}
         return SeedResult(metrics=known, failure="NUMERIC", message=HOSTILE, step=200), files
@@ -155,6 +161,7 @@ def _seed(record: ConfigRecord, sweep: Sweep, rng: np.random.Generator) -> tuple
     G = min(half, CEILING)
     metrics = {
         "G": G, "censored": float(half > CEILING), "extrapolation_auc": min(1.0, G / CEILING), "d50": G * TRAIN_DEPTH,
+        m.FULL_STATE_16X.name: single[-1] ** 3,
         m.GRAD_SPIKES.name: spikes,
     }  # fmt: skip
     return SeedResult(metrics=metrics, step=400, evaluation_set="e" * 16), files

@@ -127,16 +127,16 @@ def heat_maps(gathered: Gathered, cells: Columns) -> Iterator[Chart]:
 
 
 def optimism(gathered: Gathered, confirmed: Columns) -> Chart:
-    """Search score against the score on fresh seeds; below the diagonal the search flattered itself."""
-    scores = [*confirmed["search"], *confirmed["confirm"]]
+    """Mean score in the search against that on fresh seeds; below the diagonal the search flattered itself."""
+    scores = [*confirmed["search"], *confirmed["fresh"]]
     low, high = min(0.0, *scores), max(*scores, 0.1)
     ends = alt.Chart(alt.InlineData(values=[{"at": low}, {"at": high}]))
     diagonal = ends.mark_line(strokeDash=[4, 3], color=GREY).encode(x="at:Q", y="at:Q")
     points = named("confirmed").mark_point(filled=True, size=80, opacity=0.9)
     points = points.encode(
-        x=alt.X("search:Q", title="score in the search").scale(domain=[low, high]),
-        y=alt.Y("confirm:Q", title="score on fresh seeds").scale(domain=[low, high]),
+        x=alt.X("search:Q", title="mean score over the seeds of the search").scale(domain=[low, high]),
+        y=alt.Y("fresh:Q", title="mean score over fresh seeds").scale(domain=[low, high]),
         color=backbone_colours(gathered),
-        tooltip=["backbone:N", "configuration:N", "search:Q", "confirm:Q", "optimism:Q"],
+        tooltip=["backbone:N", "configuration:N", "search:Q", "fresh:Q", "optimism:Q"],
     )
     return Chart.of("Search against confirmation", alt.layer(diagonal, points), height=320)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from par.study.optimism import optimism
 from par.study.records import ConfigState
 from par.study.report.page.blocks import Columns, rounded
 from par.study.report.page.gathered import FRESH, SEARCH, Gathered, Seed, label
@@ -99,17 +100,17 @@ def profiles(gathered: Gathered) -> Columns:
 
 
 def confirmed(gathered: Gathered) -> Columns:
-    """One row per confirmed configuration: its score in the search, and on fresh seeds."""
+    """One row per confirmed configuration: its mean score over the seeds of the search, and over fresh ones."""
     found = [
         {
             "backbone": config.record.backbone,
             "configuration": label(config),
-            "search": rounded(config.verdict.score),
-            "confirm": rounded(config.confirmation.score),
-            "optimism": rounded(config.verdict.score - config.confirmation.score),
+            "search": rounded(means.search),
+            "fresh": rounded(means.fresh),
+            "optimism": rounded(means.difference),
         }
         for config in gathered.configs
-        if config.verdict and config.confirmation
+        if (means := optimism(config, gathered.overview.space.score))
     ]
     return _columns(found)
 

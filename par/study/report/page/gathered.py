@@ -80,6 +80,8 @@ class Seed:
     drift: Course
     on_the_way: Course
     """Single-query accuracy at d_train, during training."""
+    grad_norm: Course
+    """The largest gradient norm of each record."""
 
     @property
     def backbone(self) -> str:
@@ -165,8 +167,9 @@ def gather(overview: Overview, ledger: Ledger) -> Gathered:
     def read(seed: tuple[ConfigState, int, SeedResult]) -> Seed:
         config, number, result = seed
         depths, single_query = _columns(ledger, config.id, number, ACCURACY, "depth", "single_query")
-        history = _columns(ledger, config.id, number, HISTORY, "step", m.DRIFT.name, m.ON_THE_WAY.name)
-        steps, drift, on_the_way = history
+        courses = (m.DRIFT.name, m.ON_THE_WAY.name, m.GRAD_NORM.name)
+        steps, *values = _columns(ledger, config.id, number, HISTORY, "step", *courses)
+        drift, on_the_way, grad_norm = (_course(steps, column) for column in values)
         return Seed(
             config=config,
             number=number,
@@ -174,8 +177,9 @@ def gather(overview: Overview, ledger: Ledger) -> Gathered:
             paired=number in stages.rung(0),
             result=result,
             curve=Curve(depths, single_query),
-            drift=_course(steps, drift),
-            on_the_way=_course(steps, on_the_way),
+            drift=drift,
+            on_the_way=on_the_way,
+            grad_norm=grad_norm,
         )
 
     race = Race(stages, overview.space.score, overview.state.configs)

@@ -16,7 +16,7 @@ def failure_table(gathered: Gathered) -> Table:
     """By kind: attempts that ended so, seeds whose last word it is, and what the last of them said."""
     attempts, seeds, said = Counter[str](), Counter[str](), dict[str, str]()
     for config, seed in _begun(gathered):
-        attempts.update(life.failure for life in config.attempts(seed) if life.failure)
+        attempts.update(_ends(config, seed))
         kind, message = last_word(config, seed)
         if kind:
             seeds[kind] += 1
@@ -88,6 +88,15 @@ def evaluation_sets(gathered: Gathered) -> list[str]:
 
 def _begun(gathered: Gathered) -> Iterator[tuple[ConfigState, int]]:
     return ((config, seed) for config in gathered.configs for seed in config.seeds)
+
+
+def _ends(config: ConfigState, seed: int) -> Iterator[str]:
+    """The kinds of failure that attempts of a seed ended with; that of a result is its last attempt's."""
+    kinds = [life.failure for life in config.attempts(seed)]
+    result = config.results.get(seed)
+    if kinds and result and result.failure:
+        kinds[-1] = result.failure
+    return filter(None, kinds)
 
 
 def _state(config: ConfigState, seed: int, *, driven: bool) -> str:

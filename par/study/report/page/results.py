@@ -2,23 +2,25 @@
 
 from collections.abc import Iterator, Sequence
 
-from par import metrics as m
+from par.evaluation.spikes import spikes
+from par.study.optimism import optimism
+from par.study.records import ConfigState
 from par.study.report.page.blocks import Table, p_text, text
 from par.study.report.page.datasets import groups
 from par.study.report.page.gathered import FRESH, SEARCH, Course, Gathered, Seed
 from par.study.statistics.censoring import censored_share
 from par.study.statistics.description import describe
-from par.study.statistics.groups import compare_groups
-from par.study.statistics.seeds import Degenerate, Significance, TooFew
-from par.study.statistics.spread import DIP_SEEDS, dip_test
+from par.study.statistics.seeds import Significance, TooFew
 from par.study.statistics.success import SUCCESS, THRESHOLDS, performance_profile
-from par.study.statistics.trends import early_signal
+from par.study.statistics.trends import SIGNAL_SEEDS, early_signal
 
 NUMBERS = (
     "n", "worst", f"G ≥ {SUCCESS:g}", "mean G", f"mean of G ≥ {SUCCESS:g}", "sd", "IQM",
 )  # fmt: skip
+SCORES = ("search score", "confirmed score", "mean score, search", "mean score, fresh", "optimism")
 SIGNALS = (
-    "accuracy at d_train, halfway through training", "largest drift, first half of training", "gradient spikes",
+    "accuracy at d_train, halfway through training", "largest drift, first half of training",
+    "gradient spikes, first half of training",
 )  # fmt: skip
 
 
@@ -37,53 +39,25 @@ def backbone_table(gathered: Gathered) -> Table:
 
 def configuration_tables(gathered: Gathered) -> Iterator[Table]:
     """A row per configuration, best first: what its fresh seeds say, then what those of the search say."""
-    scores = ("search score", "confirmed score", "optimism")
     for stage, title in ((FRESH, "Confirmed, on fresh seeds"), (SEARCH, "On the seeds of the search")):
         rows: list[list[str]] = []
         for config in gathered.ranked():
             if seeds := gathered.of(config, stage):
                 name = " ".join([config.id, *config.record.choices()])
-                found, sure = config.verdict, config.confirmation
-                optimism = found.score - sure.score if found and sure else None
-                given = [found and found.score, sure and sure.score, optimism]
-                rows.append([name, config.record.backbone, *_numbers(seeds), *(text(score, 3) for score in given)])
+                scores = (text(score, 3) for score in _scores(config, gathered.overview.space.score))
+                rows.append([name, config.record.backbone, *_numbers(seeds), *scores])
         if rows:
-            yield Table(title=title, columns=("configuration", "backbone", *NUMBERS, *scores), rows=rows, names=2)
-
-
-def comparison_tables(gathered: Gathered) -> Iterator[Table]:
-    """The best configurations of the backbones in pairs, and whether the seeds of each fall into humps."""
-    leaders = {backbone: [seed.G for seed in seeds] for backbone, seeds in gathered.leaders().items()}
-    rows = [
-        [backbone, seeds[0].config.id, seeds[0].stage, str(len(seeds)), _test(dip_test([seed.G for seed in seeds]))]
-        for backbone, seeds in gathered.leaders().items()
-    ]
-    columns = ("backbone", "configuration", "seeds", "n", f"more than one hump? (dip test, from {DIP_SEEDS} seeds)")
-    yield Table(title="Best configuration of each backbone", columns=columns, rows=rows, names=3)
-    if len(leaders) > 1:
-        found = compare_groups(leaders)
-        pairs = [
-            [
-                pair.first, pair.second,
-                _test(pair.success), p_text(pair.success_adjusted), _test(pair.spread), p_text(pair.spread_adjusted),
-            ]
-            for pair in found.pairs
-        ]  # fmt: skip
-        columns = ("backbone", "against", f"G ≥ {SUCCESS:g}", "Holm", "spread", "Holm")
-        yield Table(title="In pairs: p, and p adjusted for so many tests", columns=columns, rows=pairs, names=2)
-        overall = [["all backbones", _test(found.spread)]]
-        yield Table(title="Equal spread?", columns=("", "Brown–Forsythe test"), rows=overall)
+            yield Table(title=title, columns=("configuration", "backbone", *NUMBERS, *SCORES), rows=rows, names=2)
 
 
 def signal_table(gathered: Gathered) -> Table:
-    """Rank correlation, within a backbone, of what is seen in training with the final G."""
-    rows = [
-        [name, backbone, str(len(pairs)), *_correlation(pairs)]
-        for place, name in enumerate(SIGNALS)
-        for backbone in gathered.backbones
-        if (pairs := _signal_pairs(gathered, backbone, place))
-    ]
-    columns = ("signal", "backbone", "seeds", "Spearman's ρ with G", "p")
+    """Rank correlation, within a backbone, of what is seen early in training with the final G; and who is not in it."""
+    rows: list[list[str]] = []
+    for place, name in enumerate(SIGNALS):
+        signals = [(seed, _signals(seed)[place]) for seed in gathered.seeds]
+        for backbone in gathered.backbones if any(signal is not None for _, signal in signals) else ():
+            rows.append([name, backbone, *_correlation([pair for pair in signals if pair[0].backbone == backbone])])
+    columns = ("signal", "backbone", "seeds", "seeds without it", "of these failed", "Spearman's ρ with G", "p")
     return Table(title="Early signals", columns=columns, rows=rows, names=2)
 
 
@@ -96,19 +70,21 @@ def _numbers(seeds: Sequence[Seed]) -> list[str]:
     ]  # fmt: skip
 
 
-def _test(found: Significance | TooFew | Degenerate) -> str:
-    return p_text(found.p) if isinstance(found, Significance) else str(found)
+def _scores(config: ConfigState, score: str) -> list[float | None]:
+    """The values of SCORES, as far as there are any."""
+    bounds = [verdict and verdict.score for verdict in (config.verdict, config.confirmation)]
+    means = optimism(config, score)
+    return [*bounds, *((means.search, means.fresh, means.difference) if means else (None, None, None))]
 
 
-def _correlation(pairs: Sequence[tuple[float, float]]) -> list[str]:
-    found = early_signal([signal for signal, _ in pairs], [G for _, G in pairs])
-    return [text(found.statistic), p_text(found.p)] if isinstance(found, Significance) else [str(found), "–"]
-
-
-def _signal_pairs(gathered: Gathered, backbone: str, place: int) -> list[tuple[float, float]]:
-    """A signal and G of each seed of a backbone that has the signal."""
-    seeds = [seed for seed in gathered.seeds if seed.backbone == backbone]
-    return [(signal, seed.G) for seed in seeds if (signal := _signals(seed)[place]) is not None]
+def _correlation(signals: Sequence[tuple[Seed, float | None]]) -> list[str]:
+    """How many seeds have the signal, lack it, and lack it and failed; rho and p over those that have it."""
+    pairs = [(signal, seed.G) for seed, signal in signals if signal is not None]
+    without = [seed for seed, signal in signals if signal is None]
+    counts = (len(pairs), len(without), sum(seed.result.failure is not None for seed in without))
+    found = early_signal(*zip(*pairs, strict=True)) if pairs else TooFew(0, SIGNAL_SEEDS)
+    said = (text(found.statistic), p_text(found.p)) if isinstance(found, Significance) else (str(found), "–")
+    return [*map(str, counts), *said]
 
 
 def _signals(seed: Seed) -> tuple[float | None, float | None, float | None]:
@@ -117,6 +93,5 @@ def _signals(seed: Seed) -> tuple[float | None, float | None, float | None]:
     def first_half(course: Course) -> Sequence[float]:
         return course.until(seed.config.record.run["train"]["steps"] / 2)
 
-    accuracies, drifts = first_half(seed.on_the_way), first_half(seed.drift)
-    spikes = seed.result.metrics.get(m.GRAD_SPIKES.name)
-    return (accuracies[-1] if accuracies else None, max(drifts, default=None), spikes)
+    accuracies, drifts, norms = map(first_half, (seed.on_the_way, seed.drift, seed.grad_norm))
+    return (accuracies[-1] if accuracies else None, max(drifts, default=None), spikes(norms) if norms else None)

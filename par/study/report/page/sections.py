@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from par.study.choice import choices
 from par.study.report.page import charts, curves, results
 from par.study.report.page.blocks import Columns, Section, Table
+from par.study.report.page.comparisons import comparison_tables
 from par.study.report.page.gathered import Gathered
 from par.study.report.page.parameters import parameter_charts, trend_rows
 from par.study.report.page.record import failure_table, hours_table, missing_table, provenance_table
@@ -91,8 +92,8 @@ def _optimism(gathered: Gathered, tables: Mapping[str, Columns]) -> Section:
         return Section(anchor="optimism", title=title, sentences=["No configuration is confirmed on fresh seeds yet."])
     return Section(
         anchor="optimism", title=title,
-        lead="Optimism is the score in the search less the score on fresh seeds, which the search never saw. A point "
-        "below the diagonal was a lucky one.",
+        lead="Optimism is the mean score over the seeds of the search less the mean score over fresh seeds, which the "
+        "search never saw. A point below the diagonal was a lucky one.",
         sentences=[str(choice) for choice in choices(gathered.race)],
         charts=[charts.optimism(gathered, tables["confirmed"])],
     )  # fmt: skip
@@ -115,7 +116,7 @@ def _numbers(gathered: Gathered) -> Section:
         anchor="configurations", title="Configurations in numbers",
         lead="The worst seed and the success rate come first: a mean hides failing seeds, and the IQM leaves them out. "
         "Success rates have exact 95 % intervals, means bootstrap intervals, which are short for few seeds. Scores are "
-        "lower confidence bounds.",
+        "lower confidence bounds; optimism compares means, as bounds rise with the number of seeds.",
         tables=list(results.configuration_tables(gathered)),
     )  # fmt: skip
 
@@ -125,8 +126,11 @@ def _comparison(gathered: Gathered) -> Section:
     return Section(
         anchor="backbones", title="Backbones against each other",
         lead="The best configuration of each, on fresh seeds if it is confirmed, otherwise on the seeds that chose it, "
-        "which flatter it. Success by Boschloo's exact test, spread by a permutation test.",
-        tables=list(results.comparison_tables(gathered)),
+        "which flatter it. Variance between seeds is what the number of test prompts does not explain. In pairs: the "
+        "probability that the first is better, ties counted half, with its 95 % interval. Seed by seed it is on the "
+        "seeds that both have, and those that only one has are named. On all seeds of each, success is tested by "
+        "Boschloo's exact test, spread by a permutation test; p is also adjusted for so many tests.",
+        tables=list(comparison_tables(gathered)),
         sentences=["One backbone: there is nothing to compare it with."] if alone else [],
     )  # fmt: skip
 
@@ -137,8 +141,9 @@ def _signals(gathered: Gathered) -> Section:
         return Section(anchor="signals", title="Early signals", sentences=["No seed has a record of early signals."])
     return Section(
         anchor="signals", title="Early signals",
-        lead="Whether what is seen in training tells good seeds from bad ones, within a backbone. p is not adjusted "
-        "for the number of tests.",
+        lead="Whether what is seen early in training tells good seeds from bad ones, within a backbone. Seeds without "
+        "a signal, such as those that diverged before their first record, are counted beside it. p is not adjusted for "
+        "the number of tests.",
         tables=[table],
     )  # fmt: skip
 
