@@ -73,11 +73,11 @@ class Objects:
         """Write one object unless it exists; return whether this call did.
 
         On a disk with hard links exactly one of several that create an object at once does. Elsewhere each of them may,
-        and the last one stays: who must be alone waits a moment and reads it back.
+        and the last one stays: who must be alone waits a moment and reads it back. Raises DiskFullError.
         """
         if self.is_local:
             try:
-                with ThreadPoolExecutor(1) as pool:
+                with self.space(), ThreadPoolExecutor(1) as pool:
                     pool.submit(_commit, Path(self.root, path), data, os.link).result()
             except FileExistsError:
                 return False

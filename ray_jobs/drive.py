@@ -92,8 +92,8 @@ def plans(space: Space, state: SweepState, options: Options, resources: Mapping[
                 backbone=backbone,
                 configurations=configurations,
                 fewest=space.stages.fewest(configurations),
-                most=space.stages.most(configurations),
-                done=seeds_done(state, backbone),
+                most=max(space.stages.most(configurations), done := seeds_done(state, backbone)),
+                done=done,
                 demand=needs,
                 concurrency=options.max_concurrent or fitting or 1,
                 cost=mean_cost(runs),
@@ -140,7 +140,7 @@ class Driver:
         projection: Spool, console: Console, lease: Lease, stopping: Stopping,
     ) -> None:  # fmt: skip
         """Take the sweep as it stands, ``state``."""
-        self.space, self.lives, self.ledger, self.options = space, lives, lives.ledger, options
+        self.lives, self.ledger, self.options = lives, lives.ledger, options
         self.resources, self.projection, self.console = resources, projection, console
         self.lease, self.stopping = lease, stopping
         self.projection.sync(state, status="RUNNING")

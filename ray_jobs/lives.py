@@ -8,14 +8,12 @@ from typing import Any
 
 from par.errors import DiskFullError, FailureKind
 from par.study.ledger import Ledger
+from par.study.racing import Run
 from par.study.records import Attempt, ConfigState, SeedState, SweepState
 from par.training.checkpoint import committed_step
 from ray_jobs.diagnosis import kind_of
 from ray_jobs.recovery import ADVICE, GiveUp, StartAgain, decide
 from ray_jobs.watchdog import hung
-
-Seed = tuple[str, int]
-"""Configuration and seed."""
 
 
 @dataclass(slots=True)
@@ -30,8 +28,8 @@ class Lives:
     """That a configuration may come to have."""
     saved_step: Callable[[str, int], int]
     kinds: Collection[FailureKind] = ()
-    given_up: dict[Seed, GiveUp] = field(default_factory=dict[Seed, GiveUp])
-    asked_for: set[Seed] = field(default_factory=set[Seed])
+    given_up: dict[Run, GiveUp] = field(default_factory=dict[Run, GiveUp])
+    asked_for: set[Run] = field(default_factory=set[Run])
     """Given up before, and to be started by this driver all the same."""
     device_seconds: float = 0.0
     """What all attempts that have ended took."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from par.errors import ConfigError
 from par.objects import Objects, public
+from par.study.lease import require_free
 from par.study.ledger import Ledger, plain_name, sweeps
 from par.study.recorded import recorded_space, want
 from par.study.space import Space, load_space
@@ -94,12 +95,12 @@ def begin(space: Space, name: str | None, storage: str, **more: Any) -> Ledger:
 
 
 def resumed_sweep(
-    name: str, storage: str, space: Path | None, totals: Totals, *, dry_run: bool
+    name: str, storage: str, space: Path | None, totals: Totals, *, dry_run: bool, break_lease: str | None = None
 ) -> tuple[Space, Ledger]:
     """The space and the ledger of a sweep that goes on, with what it is to have more of.
 
     A changed ``space`` is accepted if it adds backbones, configurations or seeds to what there is, and nothing else.
-    Raises ConfigError that lists what differs.
+    Raises ConfigError that lists what differs, and LeaseError where it would grow under another driver's hands.
     """
     from ray_jobs.provenance import source_hash
 
@@ -112,6 +113,8 @@ def resumed_sweep(
     chosen = recorded if space is None else _grown(name, recorded, load_space(space))
     chosen = _with_totals(recorded, chosen, totals)
     if chosen.meaning() != recorded.meaning() and not dry_run:
+        if not break_lease:
+            require_free(ledger)
         want(ledger, chosen)
     return chosen, ledger
 

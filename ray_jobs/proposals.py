@@ -2,20 +2,21 @@
 
 import json
 import warnings
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from par.errors import SpaceError
 from par.study.domains import Choice, Domain, FloatRange, IntRange
 from par.study.records import ConfigRecord, ConfigState
 from par.study.space import Space
 from ray_jobs.warm_start import Point
 
 DUPLICATES = 50
-"""Known proposals in a row after which random ones are tried; after as many of these the space is exhausted."""
+"""Known proposals in a row after which random ones are tried, and after as many of these whatever can be listed."""
 ELSEWHERE = 2**31
 """Distance of the seed of these random ones from that of the sampler."""
 
@@ -100,7 +101,7 @@ class BackboneStudy:
         None once the space has no further one to offer.
         """
         if self.space.sampler == "grid":
-            return self._next_of_grid(number, known)
+            return self._next_of(self.grid, number, known)
         chosen = self.study.sampler
         for repeated in range(2 * DUPLICATES):
             if repeated == DUPLICATES:  # the sampler insists on what it knows: look elsewhere
@@ -116,7 +117,7 @@ class BackboneStudy:
             if record.id in climbing:
                 self.study.sampler = chosen
                 return record
-        return None
+        return self._next_of(self._listed(), number, known)
 
     def tell(self, config: str, score: float) -> bool:
         """Report a configuration's score; False if it had another one, and a study that learns is to be built anew."""
@@ -125,8 +126,15 @@ class BackboneStudy:
         self.study.tell(self.trials.pop(config), score)
         return True
 
-    def _next_of_grid(self, number: int, known: Container[str]) -> ConfigRecord | None:
-        for suggested in self.grid:
+    def _listed(self) -> list[dict[str, Any]]:
+        """All that the space has, none where that cannot be listed: then the draws that found nothing new must do."""
+        try:
+            return self.space.grid()
+        except SpaceError:
+            return []
+
+    def _next_of(self, rows: Iterable[dict[str, Any]], number: int, known: Container[str]) -> ConfigRecord | None:
+        for suggested in rows:
             run = self.space.run_config(self.backbone, suggested, 0)
             record = ConfigRecord.of(run, number=number, suggested=suggested)
             if record.id not in known:

@@ -8,13 +8,13 @@ from typing import Any
 from ray.tune.search import Searcher
 
 from par.errors import DiskFullError
-from par.study.racing import Finished, NewConfiguration, Race, RunSeed, Wait, next_run
+from par.study.racing import Finished, NewConfiguration, Race, Run, RunSeed, Wait, next_run
 from par.study.recorded import want_no_more
 from par.study.records import ConfigRecord, ConfigState
 from par.study.space import Space
 from par.study.standing import is_complete
 from par.study.verdicts import judge
-from ray_jobs.lives import Lives, Seed
+from ray_jobs.lives import Lives
 from ray_jobs.proposals import BackboneStudy
 from ray_jobs.recovery import GiveUp, StartAgain
 from ray_jobs.ticket import Ticket
@@ -100,7 +100,7 @@ class LedgerSearch(Searcher):
         self._judge(run.config)
         return None if run.seed in state.results else self.lives.judge(state, run.seed)
 
-    def given_up(self) -> dict[Seed, GiveUp]:
+    def given_up(self) -> dict[Run, GiveUp]:
         """Why seeds wait for a person, of those that the race has come to."""
         return {run: fate for run, fate in self.lives.given_up.items() if run[1] in self.race.wanted(run[0])}
 

@@ -71,7 +71,8 @@ def sweep(
         elif name not in (None, resume):
             raise ConfigError(f"--resume {resume} goes on under its own name: drop --name {name}")
         else:
-            (chosen, ledger), points = resumed_sweep(resume, home, space, totals, dry_run=dry_run), {}
+            points = {}
+            chosen, ledger = resumed_sweep(resume, home, space, totals, dry_run=dry_run, break_lease=break_lease)
         chosen_kinds = o.kinds_of(failed=failed, kinds=kinds)
         from ray_jobs.drive import Options, drive, show_plan
 

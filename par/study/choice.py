@@ -38,11 +38,9 @@ def choices(race: Race) -> Iterator[Choice]:
     for backbone in race.known:
         best = race.best(backbone)
         if best and confirmed.keys() >= set(best):
-            found = selected(
-                {name: _scores(race, of) for name, of in confirmed.items() if of.record.backbone == backbone},
-                race.score,
-            )
-            yield Choice(confirmed[found.name], len(best), race.stages.fresh, found.score)
+            scores = {name: _scores(race, of) for name, of in confirmed.items() if of.record.backbone == backbone}
+            found = selected(scores, race.score)
+            yield Choice(confirmed[found.name], len(scores), race.stages.fresh, found.score)
 
 
 def _scores(race: Race, config: ConfigState) -> list[float]:

@@ -3,7 +3,7 @@
     <storage>/<sweep>/
       sweep.json                                format, and what the sweep's creator recorded
       lease-<n>.json                            who drives it, or drove it: see par.study.lease
-      wanted.json                               space and totals, where the sweep was made larger
+      wanted.json                               space and totals, where the sweep was made larger or ran out
       configs/<id>/config.json                  ConfigRecord
       configs/<id>/seed-<n>/attempt-<k>.json    one life of the seed: begun, and ended unless it died without a word
       configs/<id>/seed-<n>/result.json         SeedResult; exists exactly when the seed is done
@@ -11,8 +11,8 @@
       configs/<id>/search-<n>.json              Verdict over the n seeds of a rung
       configs/<id>/confirm-<n>.json             Verdict over n fresh seeds
 
-A lease is written again while it holds, an attempt once, when it ends, wanted.json when a person wants more. All else
-is final.
+A lease is written again while it holds, an attempt once, when it ends, wanted.json when a person wants more or
+the search finds no more. All else is final.
 """
 
 import re
@@ -119,7 +119,7 @@ class Ledger:
         return cls(str(storage), sweep, record, objects)
 
     def want(self, record: Mapping[str, Any]) -> None:
-        """Write what the sweep is to have in the end, where that is more than it began with."""
+        """Write what the sweep is to have in the end, where that is not what it began with."""
         self.objects.put(WANTED, encode(WANTED, record))
 
     def wanted(self) -> Mapping[str, Any]:

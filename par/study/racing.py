@@ -64,7 +64,7 @@ class Race:
         """Wanted seeds without a result, of the configurations that have such seeds."""
         self.known = Counter[str]()
         """Configurations of each backbone."""
-        self._bounds: dict[tuple[str, int], float | None] = {}
+        self._bounds: dict[tuple[str, int], float] = {}
         for config in configs:
             self.put(config)
 
@@ -96,11 +96,12 @@ class Race:
 
     def bound(self, config: str, level: int) -> float | None:
         """Lower confidence bound of the score over the seeds of a rung; None while some have no result."""
-        results = self.configs[config].results
-        if (config, level) not in self._bounds and results.keys() >= set(self.stages.rung(level)):
-            scores = [results[seed].score(self.score) for seed in self.stages.rung(level)]
-            self._bounds[config, level] = lower_bound(scores, self.score)
-        return self._bounds.get((config, level))
+        if (config, level) not in self._bounds:
+            results, rung = self.configs[config].results, self.stages.rung(level)
+            if not results.keys() >= set(rung):
+                return None
+            self._bounds[config, level] = lower_bound([results[seed].score(self.score) for seed in rung], self.score)
+        return self._bounds[config, level]
 
     def next_seed(self, config: str) -> int | None:
         """The first seed above the rung that a configuration has come to, if it has all of that rung and may climb."""

@@ -13,7 +13,8 @@ def recorded_space(ledger: Ledger) -> Space:
     """Read the space from the ledger, with the totals that are wanted by now. Raises SpaceError if it is faulty."""
     wanted = ledger.wanted()
     space = parse_space(wanted.get("space", ledger.sweep["space"]), Path(ledger.sweep["space_path"]))
-    rungs = tuple(wanted.get("seeds", space.stages.rungs))
+    seeds = wanted.get("seeds", space.stages.rungs)
+    rungs = (seeds,) if isinstance(seeds, int) else tuple(seeds)
     configurations = wanted.get("configurations", space.configurations)
     exhausted = {backbone: Exhausted(*limit) for backbone, limit in wanted.get("exhausted", {}).items()}
     stages = replace(space.stages, rungs=rungs)
@@ -34,9 +35,9 @@ def want(ledger: Ledger, space: Space) -> None:
 def want_no_more(ledger: Ledger, space: Space, backbone: str, found: int) -> Space:
     """Record that a backbone has no further configuration than those found; returns the space that says so.
 
-    Whoever wants more than are wanted now has the search look again.
+    Whoever wants more than are wanted now has the search look again. Nothing else of what is wanted changes.
     """
     limit = Exhausted(found, space.shares()[backbone])
     space = replace(space, exhausted={**space.exhausted, backbone: limit})
-    want(ledger, space)
+    ledger.want({**ledger.wanted(), "exhausted": space.exhausted})
     return space

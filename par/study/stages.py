@@ -69,8 +69,8 @@ class Stages:
         return self._seeds(configurations, lambda below: below // 2)
 
     def most(self, configurations: int) -> int:
-        """Seeds of the whole race if every newcomer is the best so far: all but one of a rung climb."""
-        return self._seeds(configurations, lambda below: max(0, below - 1))
+        """Seeds of the whole race if all climb: every newcomer is the best so far, or is proposed again."""
+        return self._seeds(configurations, lambda below: below)
 
     def _seeds(self, configurations: int, climbing: Callable[[int], int]) -> int:
         """Seeds of the search and of the confirmation, where ``climbing`` of those on a rung come to the next one."""

@@ -262,14 +262,16 @@ def test_a_driver_reads_the_ledger_once(tmp_path, monkeypatch):
     assert again.race.known == searcher.race.known
 
 
-def test_exhausted_space_ends_the_search(tmp_path):
-    """A space with fewer points than wanted configurations runs each point once and ends."""
+def test_no_point_of_a_space_is_missed(tmp_path):
+    """As many configurations as a space has points are all found, however often the sampler draws the others."""
+    choices = ", ".join(f"{rate}e-4" for rate in range(10, 70))
     text = (
-        HEAD
-        + "backbones: [tiny-qwen2]\nsearch: {recurrence.anchor: {choice: [first, none]}}\nconfigurations: 9\nseeds: 1\n"
+        HEAD + f"backbones: [tiny-qwen2]\nsearch: {{optim.lr: {{choice: [{choices}]}}}}\nconfigurations: 60\nseeds: 1\n"
     )
     space, ledger = make(tmp_path, text)
-    assert len(run_to_end(search(space, ledger), ledger)) == 2
+    searcher = search(space, ledger)
+    assert len(run_to_end(searcher, ledger)) == 60
+    assert not searcher.exhausted
 
 
 def test_list_values_are_searched(tmp_path):

@@ -75,7 +75,7 @@ def test_table_shows_the_ledgers_numbers(finished):
     assert f"The whole report, for a browser: {storage / 'tiny' / 'report.html'}" in output
     [sweep_run] = [run for run in runs(storage) if run.data.tags["par.key"] == "tiny"]
     kept = {file.path for file in MlflowClient(f"sqlite:///{storage}/mlflow.db").list_artifacts(sweep_run.info.run_id)}
-    assert kept == {"space.yaml", "accuracy_by_depth.png", "report.html"}
+    assert kept == {"space.yaml", "plan.txt", "environment.json", "accuracy_by_depth.png", "report.html"}
     assert "make ui" in output
 
 

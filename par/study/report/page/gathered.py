@@ -18,6 +18,7 @@ from par.study.ledger import ACCURACY, HISTORY, READERS, Ledger
 from par.study.racing import Race
 from par.study.records import ConfigState, SeedResult
 from par.study.report.overview import Overview
+from par.study.report.table import rank
 from par.study.statistics.success import SUCCESS
 
 SEARCH, FRESH = "search", "fresh"
@@ -147,7 +148,7 @@ class Gathered:
 
     def ranked(self) -> list[ConfigState]:
         """Best first: the confirmed ones by what was confirmed, then by search score, then those that wait."""
-        return sorted(self.configs, key=_rank)
+        return sorted(self.configs, key=rank)
 
     def leaders(self) -> dict[str, list[Seed]]:
         """For each backbone the seeds of its best configuration: the fresh ones if it is confirmed."""
@@ -189,11 +190,6 @@ def gather(overview: Overview, ledger: Ledger) -> Gathered:
 def label(config: ConfigState) -> str:
     """Id and choices of a configuration, in one line."""
     return " ".join([config.id, *config.record.choices(short=True)])
-
-
-def _rank(config: ConfigState) -> tuple[bool, float, int]:
-    best = config.confirmation or config.verdict
-    return (config.confirmation is None, -best.score if best else float("inf"), config.record.number)
 
 
 def _mapped(read: Callable[[Item], Found], items: Iterable[Item], *, local: bool) -> list[Found]:

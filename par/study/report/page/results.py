@@ -15,7 +15,7 @@ from par.study.statistics.success import SUCCESS, THRESHOLDS, performance_profil
 from par.study.statistics.trends import SIGNAL_SEEDS, early_signal
 
 NUMBERS = (
-    "n", "worst", f"G ≥ {SUCCESS:g}", "mean G", f"mean of G ≥ {SUCCESS:g}", "sd", "IQM",
+    "n", "worst", f"G ≥ {SUCCESS:g}", "mean G", f"mean of G ≥ {SUCCESS:g}", "median G", "sd", "IQM",
 )  # fmt: skip
 SCORES = ("search score", "confirmed score", "mean score, search", "mean score, fresh", "optimism")
 SIGNALS = (
@@ -66,7 +66,8 @@ def _numbers(seeds: Sequence[Seed]) -> list[str]:
     success = next(rate for level, rate in found.success if level == SUCCESS)
     return [
         str(found.n), text(found.worst), str(success), f"{found.mean:.2f} {found.interval}",
-        text(found.conditional_mean), text(found.sd), text(found.iqm),
+        text(found.conditional_mean),
+        "not reached" if found.median is None else text(found.median), text(found.sd), text(found.iqm),
     ]  # fmt: skip
 
 
