@@ -8,11 +8,13 @@ import pytest
 from optuna.trial import FrozenTrial
 from ray.tune.search import Searcher
 
+from par.metrics import ON_THE_WAY
 from par.study.ledger import ConfigState, Ledger, SeedResult
 from par.study.recorded import recorded_space
 from par.study.space import Space
 from par.study.statistics.scores import lower_bound
 from ray_jobs.search import LedgerSearch
+from ray_jobs.stopping import GraceOver, Stopping
 from tests.ray_jobs.exports import ONE, RATES, new_sweep
 from tests.ray_jobs.searches import begin_search
 
@@ -82,3 +84,22 @@ def test_x5_the_score_of_part_of_a_rung_is_never_told(tmp_path, order):
     again = begin_search(ledger, space)
     told = [(trial.state.name, trial.value) for trial in again.studies[ONE].study.trials]
     assert told == [("COMPLETE", full[-1]) for full in ends]
+
+
+def test_x3_a_late_bloomer_is_trained_to_its_end(tmp_path):
+    """Stretch comes last in training, so a good seed may look bad until then: nothing that a seed reports on the way
+    ends it, and by its result alone its configuration climbs before one that looked good all the time (X3)."""
+    ledger = new_sweep(tmp_path, RACE.replace("14", "2").replace("[2, 3, 5]", "[1, 2]"))
+    searcher, stopper = begin_search(ledger, recorded_space(ledger)), GraceOver(Stopping(), grace_s=60)
+    tickets = {name: searcher.suggest(name)["ticket"] for name in ("late", "early")}
+    for step in range(100):
+        for name, accuracy in (("late", float(step >= 70)), ("early", 0.5)):
+            report = {"phase": "train", "step": step, ON_THE_WAY.name: accuracy}
+            searcher.on_trial_result(name, report)
+            assert not stopper(name, report)
+    assert not stopper.stop_all()
+    for name, score in (("late", 1.0), ("early", 0.5)):
+        metrics = {"G": 1.0, "censored": 0.0, "extrapolation_auc": score}
+        ledger.finish(tickets[name]["config"], tickets[name]["seed"], SeedResult(metrics=metrics))
+        searcher.on_trial_complete(name)
+    assert searcher.suggest("next")["ticket"]["config"] == tickets["late"]["config"]
