@@ -3,10 +3,12 @@
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from pickle import UnpicklingError
 from tempfile import mkdtemp
 from typing import Any
 
@@ -185,7 +187,7 @@ class Driver:
         progress = Progress(
             self.ledger, self.projection, self.console, done=done, total=self.total, settle=self.search.settle
         )
-        tune.Tuner(
+        tuner = tune.Tuner(
             tune.with_resources(run_trial, partial(_placement, self.options, dict(self.resources))),
             tune_config=tune.TuneConfig(
                 search_alg=self.search,
@@ -204,7 +206,9 @@ class Driver:
                 failure_config=tune.FailureConfig(max_failures=0),
                 verbose=0,
             ),
-        ).fit()
+        )
+        with suppress(UnpicklingError, EOFError):  # Tune sums up its trials' error files, which a full disk cuts short
+            tuner.fit()
 
     def _look(self) -> None:
         """Ask for the end when a limit is reached."""

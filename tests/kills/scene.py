@@ -15,7 +15,7 @@ from tests.ray_jobs.sweeps import attempts, results, start, write_space
 
 NAME = "killed"
 CONFIGURATIONS = 2
-HALFWAY = 40
+HALFWAY = 15
 """Nothing is killed before the second seed has committed this step."""
 MARK = "PAR_SCENE"
 """Environment variable of every process of a scene."""
@@ -47,7 +47,7 @@ class Scene:
     @property
     def steps(self) -> int:
         """Of each seed: so many that a kill arrives before the last one."""
-        return 300 if self.workers == 1 else 150
+        return 240 if self.workers == 1 else 150
 
     @property
     def tracking(self) -> str:

@@ -20,6 +20,9 @@ QUICK_TO_NOTICE = {
 }  # fmt: skip
 """Of Ray: a node without a raylet is dead after 2 s, not 15, in which its workers would end the seed."""
 
+SOON_WITHOUT_A_HEAD = {"RAY_gcs_rpc_server_reconnect_timeout_s": "10"}
+"""Of Ray: a driver ends when it has missed the head for so long, not for a minute."""
+
 
 @pytest.fixture
 def cluster(monkeypatch):
@@ -48,8 +51,8 @@ def test_a_node(scene, judged, cluster):
 
 def test_the_head(scene, judged, tmp_path):
     """The head dies with all of Ray: the driver ends, and `--resume` goes on with another cluster."""
-    with ray_head(REPOSITORY, tmp_path / "head.log") as head:
-        sweep = scene(options=("--address", head.address))
+    with ray_head(REPOSITORY, tmp_path / "head.log", SOON_WITHOUT_A_HEAD) as head:
+        sweep = scene(options=("--address", head.address), environment=SOON_WITHOUT_A_HEAD)
         driver = sweep.start()
         attempt = sweep.await_halfway(driver)
         everything = psutil.Process(head.process.pid).children(recursive=True)

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tests.kills.scene import output_of
+from tests.kills.scene import HALFWAY, output_of
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(900)]
 
@@ -18,7 +18,7 @@ def test_the_trial_process(scene, judged):
     sweep.await_training(driver)
     assert "starts again (WORKER_DIED" in output_of(driver)
     assert judged("trial process", sweep, attempt).lives == ("WORKER_DIED", "done")
-    assert sweep.lives_of(attempt)[1]["resumed_at"] >= 40
+    assert sweep.lives_of(attempt)[1]["resumed_at"] >= HALFWAY
 
 
 def test_the_driver(scene, judged):
