@@ -274,7 +274,7 @@ def test_a_budget_counts_what_was_used(tmp_path):
 
 def test_a_second_driver_is_refused(tmp_path):
     """While a driver lives another one ends with exit code 2 and says who drives; the first goes on (R13)."""
-    space = write_space(tmp_path / "tiny.yaml", steps=150, seeds=1)
+    space = write_space(tmp_path / "tiny.yaml", steps=800, seeds=1)
     first = start("--space", str(space), "--storage", str(tmp_path))
     wait_until(committed(tmp_path, "tiny", 10), first)
     code, output = sweep("--resume", "tiny", "--storage", str(tmp_path))
