@@ -49,7 +49,7 @@ class BackbonePlan:
     @property
     def left(self) -> int:
         """Seeds to run at most."""
-        return max(0, self.most - self.done)
+        return self.most - self.done
 
     @property
     def storage(self) -> float:

@@ -71,6 +71,11 @@ class Space:
                 shares[backbone] = limit.found
         return shares
 
+    @property
+    def total(self) -> int:
+        """Configurations over all backbones, as far as there are any."""
+        return sum(self.shares().values())
+
     def ordered(self) -> list[tuple[str, Domain]]:
         """The domains in the order of the file, but each after those that its condition names."""
         return parents_first(self.search)

@@ -54,8 +54,13 @@ def standings(state: SweepState, space: Space, *, driven: bool) -> Counter[Stand
     found = Counter(
         standing(config, seed, driven=driven) for config in state.configs for seed in race.wanted(config.id)
     )
-    found[Standing.WAITING] += max(0, sum(space.shares().values()) - len(state.configs)) * space.stages.rungs[0]
+    found[Standing.WAITING] += unproposed(state, space) * space.stages.rungs[0]
     return found
+
+
+def unproposed(state: SweepState, space: Space) -> int:
+    """Configurations that are wanted and not proposed yet."""
+    return max(0, space.total - len(state.configs))
 
 
 def is_complete(state: SweepState, space: Space) -> bool:

@@ -1,6 +1,5 @@
 """`par report`: a sweep as one HTML file, from its ledger alone."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,14 +46,10 @@ def report(
 
 
 def _write(ledger: "Ledger", path: Path) -> None:
-    from par.study.lease import holder
-    from par.study.recorded import recorded_space
     from par.study.report.overview import Overview
     from par.study.report.page.page import write_page
-    from par.study.verdicts import as_judged
 
-    space, driver, now = recorded_space(ledger), holder(ledger), datetime.now(UTC)
-    overview = Overview(name=ledger.name, space=space, driver=driver, state=as_judged(ledger.read(), space), now=now)
+    overview = Overview.of(ledger)
     try:
         write_page(overview, ledger, path)
     except OSError as fault:

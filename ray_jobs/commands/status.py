@@ -1,7 +1,6 @@
 """`par status`: how sweeps stand, from their ledgers alone."""
 
 from collections import Counter
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -57,15 +56,10 @@ def _show_all(storage: str) -> None:
 
 
 def _overview(storage: str, name: str) -> "Overview":
-    from par.study.lease import holder
     from par.study.ledger import Ledger
-    from par.study.recorded import recorded_space
     from par.study.report.overview import Overview
-    from par.study.verdicts import as_judged
 
-    ledger = Ledger.open(storage, name)
-    space, driver, now = recorded_space(ledger), holder(ledger), datetime.now(UTC)
-    return Overview(name=name, space=space, driver=driver, state=as_judged(ledger.read(), space), now=now)
+    return Overview.of(Ledger.open(storage, name))
 
 
 def _next_step(overview: "Overview", storage: str) -> str:

@@ -3,17 +3,21 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Self
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from par.study.lease import LeaseRecord
+from par.study.lease import LeaseRecord, holder
+from par.study.ledger import Ledger
+from par.study.recorded import recorded_space
 from par.study.records import ConfigState, SweepState
 from par.study.report.table import shown
 from par.study.space import Space
-from par.study.standing import Standing, last_word, standing, standings
+from par.study.standing import Standing, last_word, standing, standings, unproposed
+from par.study.verdicts import as_judged
 
 LONGEST_MESSAGE = 300
 _STYLES = {Standing.WAITING: "dim", Standing.FAILED: "red", Standing.KILLED: "yellow", Standing.RUNNING: "green"}
@@ -29,6 +33,12 @@ class Overview:
     driver: LeaseRecord | None
     """Who drives it; None if nobody does, and then nothing runs."""
     now: datetime
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> Self:
+        """The sweep as its ledger stands now. Raises ParError if it is damaged."""
+        space, driver, now = recorded_space(ledger), holder(ledger), datetime.now(UTC)
+        return cls(name=ledger.name, space=space, state=as_judged(ledger.read(), space), driver=driver, now=now)
 
     @property
     def driven(self) -> bool:
@@ -56,7 +66,7 @@ def sweeps_table(overviews: Iterable[Overview]) -> Table:
         active = overview.activity()
         table.add_row(
             overview.name,
-            f"{len(overview.state.configs)}/{sum(overview.space.shares().values())}",
+            f"{len(overview.state.configs)}/{overview.space.total}",
             *(str(found[which]) for which in (Standing.DONE, Standing.FAILED, Standing.RUNNING)),
             str(found[Standing.KILLED] + found[Standing.WAITING]),
             f"{max(scores):.3f}" if scores else "-",
@@ -96,7 +106,7 @@ def _seeds_table(overview: Overview) -> Table:
         cells = (_cell(overview, config, seed) for seed in seeds)
         name = f"{config.id}  {config.record.backbone} {', '.join(config.record.choices())}"
         table.add_row(Text(name), *cells, f"{config.verdict.score:.3f}" if config.verdict else "-")
-    further = max(0, sum(overview.space.shares().values()) - len(overview.state.configs))
+    further = unproposed(overview.state, overview.space)
     table.caption = "A number is G, + if it is a lower bound; ×2 is the second attempt." + (
         f" {further} further configurations are not proposed yet." if further else ""
     )

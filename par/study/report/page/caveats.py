@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from par.study.report.page.gathered import FRESH, Gathered
 from par.study.report.page.record import evaluation_sets
-from par.study.standing import is_complete
+from par.study.standing import is_complete, unproposed
 from par.study.statistics.location import mean_interval
 from par.study.statistics.seeds import TooFew
 from par.study.statistics.spread import SPREAD_SEEDS, dip_test
@@ -28,9 +28,8 @@ def _unfinished(gathered: Gathered) -> Iterator[str]:
         who, lack = _counted(len(missing), "configuration"), "lacks" if len(missing) == 1 else "lack"
         seeds = _counted(sum(map(len, missing.values())), "seed")
         yield f"{who} {lack} {seeds}, listed under Provenance: no number here knows them."
-    wanted = sum(overview.space.shares().values())
-    if further := max(0, wanted - len(gathered.configs)):
-        yield f"Of {_counted(wanted, 'configuration')} {further} are not proposed yet."
+    if further := unproposed(overview.state, overview.space):
+        yield f"Of {_counted(overview.space.total, 'configuration')} {further} are not proposed yet."
 
 
 def _prompts(gathered: Gathered) -> Iterator[str]:
