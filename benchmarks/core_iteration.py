@@ -12,8 +12,8 @@ from torch import Tensor
 from benchmarks.harness import Case, Target
 from benchmarks.train_step import WIDE_SETTING, deepest_step
 from benchmarks.wide import WIDE, registered
-from par.config import RunConfig
-from par.model.backbones import Backbone
+from par.config.backbones import Backbone
+from par.config.run import RunConfig
 from par.model.context import Context
 from par.model.layout import Layout
 from par.model.recurrence import Iterations

@@ -2,7 +2,7 @@
 
 from benchmarks.harness import Case, Target
 from benchmarks.reference import plain_curve
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.evaluation.accuracy import DepthCurve, depth_curve
 from par.model.build import build_model, build_rendering
 from par.tasks.groups import parse_task

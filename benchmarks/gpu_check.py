@@ -22,8 +22,8 @@ from benchmarks.machine import LIBRARIES, Hardware, device_clock, provenance
 from benchmarks.reference import PlainTrainer, candidate_log_probabilities, loop
 from benchmarks.train_step import deepest_step
 from benchmarks.wide import WIDE, registered
-from par.config import RunConfig
-from par.model.backbones import BACKBONES, Backbone
+from par.config.backbones import BACKBONES, Backbone
+from par.config.run import RunConfig
 from par.model.cost import step_flops
 from par.training.depth import draw_depth
 from par.training.loop import Trainer

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, log_softmax
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.evaluation.accuracy import DepthCurve
 from par.model.looped import LoopedModel
 from par.tasks.groups import GroupTask, parse_task

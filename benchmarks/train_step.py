@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.harness import Case, Target
 from benchmarks.reference import PlainTrainer
 from benchmarks.wide import WIDE, registered
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.model.cost import step_flops
 from par.tasks.groups import parse_task
 from par.training.depth import answered_iterations, draw_depth

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from par.model.backbones import BACKBONES, Backbone
+from par.config.backbones import BACKBONES, Backbone
 
 WIDE = Backbone(
     name="bench-wide-qwen2", family="qwen2", layers=8, hidden=448, heads=7, kv_heads=1, head_dim=64, ffn=2432

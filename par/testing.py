@@ -10,7 +10,7 @@ from typing import Any
 from torch import distributed as dist
 from torch.multiprocessing.spawn import spawn
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.errors import ParError
 from par.training.loop import StepReport
 

@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from par.config import RunConfig
-from par.model.backbones import BACKBONES, split_layers
+from par.config.backbones import BACKBONES, split_layers
+from par.config.run import RunConfig
 from par.model.cost import Cost, seed_cost
 from par.study.ledger import SweepState
 from par.study.space import Space

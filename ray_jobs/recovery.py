@@ -6,7 +6,7 @@ No clock, no disk, no cluster: what happened is in the attempts.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.errors import FROM_OUTSIDE, FailureKind
 from par.study.records import Attempt, ConfigState
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.objects import Objects
 from par.study.ledger import Ledger
 from par.study.records import ConfigRecord

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NOTE
 
 from par import metrics as m
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.model.cost import tokens_per_s
 from par.study.ledger import ACCURACY, HISTORY, ConfigRecord, ConfigState, Ledger, SweepState, Verdict
 from par.study.optimism import optimism
@@ -197,7 +197,7 @@ def _cost(config: ConfigState, seed: int, history: Iterable[Mapping[str, Any]]) 
 
 
 def _tags(record: ConfigRecord) -> dict[str, str]:
-    return {"par.config": record.id, "par.backbone": record.backbone}
+    return {"par.config.run": record.id, "par.backbone": record.backbone}
 
 
 def _texts_of(sweep: Mapping[str, Any]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from par.config import HOW_COMPUTED, RunConfig
+from par.config.run import HOW_COMPUTED, RunConfig
 from par.errors import ConfigError, LedgerError
 from par.study.domains import Choice, Domain, FloatRange, IntRange, same
 from par.study.ledger import Ledger

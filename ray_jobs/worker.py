@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from par import metrics as m
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.errors import DivergedError, PassTooLargeError
 from par.evaluation.tally import COUNTS
 from par.model.cost import step_flops

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from par.config import RunConfig
-from par.dotted import known_keys, nest
+from par.config.backbones import BACKBONES
+from par.config.keys import known_keys, nest
+from par.config.run import RunConfig
 from par.errors import ConfigError
-from par.model.backbones import BACKBONES
 from par.testing import TINY, tiny_run
 
 BASE = {

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.evaluation.accuracy import Reader
 from par.model.looped import LoopedModel
 from par.model.reading import Answer, Shown, Staying

@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from par.config import HaltingConfig
+from par.config.run import HaltingConfig
 from par.errors import ConfigError
 from par.evaluation.traces import Traces
 from par.model.sizes import LONGEST_WINDOW

@@ -1,7 +1,7 @@
 """From settings to the task's rendering and the looped model."""
 
-from par.config import RunConfig
-from par.model.backbones import BACKBONES
+from par.config.backbones import BACKBONES
+from par.config.run import RunConfig
 from par.model.looped import LoopedModel
 from par.model.weights import pretrained_parent, pretrained_tokenizer, random_parent
 from par.tasks.groups import parse_task

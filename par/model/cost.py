@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from math import ceil
 from statistics import fmean
 
-from par.config import RunConfig
-from par.model.backbones import BACKBONES, Backbone, split_layers
+from par.config.backbones import BACKBONES, Backbone, split_layers
+from par.config.run import RunConfig
 from par.model.memory import FP32, Memory, evaluation_prompts, memory
 from par.model.sizes import (
     Tokens,

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
 
+from par.config.backbones import split_layers
 from par.errors import ConfigError
 from par.model.attention import use_packed_attention
-from par.model.backbones import split_layers
 from par.model.coda import Coda
 from par.model.context import Context
 from par.model.packing import Packed

@@ -7,8 +7,8 @@ norms and biases.
 from dataclasses import dataclass
 from math import ceil
 
-from par.config import RunConfig
-from par.model.backbones import BACKBONES, Backbone, split_layers
+from par.config.backbones import BACKBONES, Backbone, split_layers
+from par.config.run import RunConfig
 from par.model.sizes import (
     Tokens,
     adapter_entries,

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil
 
-from par.config import RunConfig
-from par.model.backbones import BACKBONES, Backbone
+from par.config.backbones import BACKBONES, Backbone
+from par.config.run import RunConfig
 from par.tasks.groups import parse_task
 from par.tasks.prompts import Rendering, open_rendering
 from par.tasks.streams import Split, examples

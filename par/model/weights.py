@@ -7,8 +7,8 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from par.config.backbones import Backbone
 from par.errors import DataError
-from par.model.backbones import Backbone
 
 
 def random_parent(backbone: Backbone, vocabulary: int, seed: int) -> PreTrainedModel:

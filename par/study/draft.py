@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from par.config.backbones import BACKBONES
 from par.metrics import EXTRAPOLATION_AUC, SCORES
-from par.model.backbones import BACKBONES
 from par.study.conditions import sound
 from par.study.domains import Choice, Domain, read_domain
 from par.study.keys import KEYS, known_settings

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.study.conditions import requirements
 from par.study.domains import Choice, same
 from par.study.draft import Draft

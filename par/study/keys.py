@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from par.config import RunConfig
-from par.dotted import known_keys
+from par.config.keys import known_keys
+from par.config.run import RunConfig
 from par.study.located import Fault, Located, did_you_mean
 
 KEYS = tuple(known_keys(RunConfig))

@@ -5,7 +5,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from typing import Any, Literal, Self
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.errors import LedgerError
 from par.study.stages import FRESH
 from par.study.variants import VARIANT

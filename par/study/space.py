@@ -8,7 +8,7 @@ from itertools import islice, product
 from pathlib import Path
 from typing import NamedTuple
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.errors import ConfigError, SpaceError
 from par.metrics import FULL_STATE_16X
 from par.study.conditions import holds, parents_first, walk

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from par.config import RunConfig
-from par.dotted import explain, nest
+from par.config.keys import explain, nest
+from par.config.run import RunConfig
 from par.study.conditions import holds, parents_first, requirements, walk, with_parents
 from par.study.domains import OPTIONS, Choice, Domain, is_end
 from par.study.draft import Draft

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.study.keys import known_settings
 from par.study.located import Fault, Located
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.model.packing import Branches, Packed, pack
 from par.model.recurrence import Iterations
 from par.tasks.groups import GroupTask

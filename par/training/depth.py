@@ -5,7 +5,7 @@ from math import ceil
 
 import numpy as np
 
-from par.config import RunConfig, ScheduleConfig
+from par.config.run import RunConfig, ScheduleConfig
 from par.training.chance import Stream, generator
 
 HOLD_SIGMA = 0.5

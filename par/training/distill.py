@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.model.build import build_model
 from par.model.packing import Branches, Packed, pack
 from par.model.reading import OwnIteration

@@ -4,7 +4,7 @@ from math import ceil
 
 import numpy as np
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.training.chance import Stream, generator
 from par.training.depth import StepDepth, draw_lengths
 

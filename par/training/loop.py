@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.errors import ConfigError, DivergedError
 from par.model.build import build_model, build_rendering
 from par.tasks.groups import parse_task

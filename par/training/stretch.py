@@ -1,6 +1,6 @@
 """Positional stretch: positions multiplied by one factor per step, drawn from a growing range."""
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.training.chance import Stream, generator
 
 

@@ -13,8 +13,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks import core_iteration, evaluation, train_step
 from benchmarks.reference import PlainTrainer, Questions, candidate_log_probabilities, loop, plain_curve, progress_loss
 from benchmarks.wide import WIDE, registered
+from par.config.backbones import BACKBONES
 from par.evaluation.accuracy import Reader, depth_curve
-from par.model.backbones import BACKBONES
 from par.model.looped import LoopedModel
 from par.model.reading import AllBranches
 from par.model.weights import random_parent

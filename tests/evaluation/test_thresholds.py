@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from par.config import HaltingConfig
+from par.config.run import HaltingConfig
 from par.errors import ConfigError, DataError
 from par.evaluation import thresholds
 from par.evaluation.halting import first_firing

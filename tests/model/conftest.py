@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from par.model.backbones import BACKBONES
+from par.config.backbones import BACKBONES
 from par.model.weights import random_parent
 from par.tasks.groups import GroupTask
 from par.tasks.prompts import Rendering

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from par.config.backbones import BACKBONES, Split, split_layers
 from par.errors import ConfigError
-from par.model.backbones import BACKBONES, Split, split_layers
 from par.model.looped import LoopedModel
 
 

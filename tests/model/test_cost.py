@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from par.config import RunConfig
+from par.config.backbones import BACKBONES
+from par.config.run import RunConfig
 from par.evaluation.accuracy import depth_curve
 from par.evaluation.halting import halting_curve
 from par.evaluation.recording import record_traces
 from par.model import cost
-from par.model.backbones import BACKBONES
 from par.model.build import build_model, build_rendering
 from par.model.memory import evaluation_prompts
 from par.model.sizes import layer_entries, recorded_iterations

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 from transformers import PreTrainedModel
 
-from par.model.backbones import BACKBONES
+from par.config.backbones import BACKBONES
 from par.model.context import Context
 from par.model.looped import LoopedModel
 from par.model.packing import Branches, Packed, pack

@@ -9,11 +9,11 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.autograd.profiler import profile
 
-from par.config import RunConfig
+from par.config.backbones import BACKBONES
+from par.config.run import RunConfig
 from par.evaluation.accuracy import depth_curve
 from par.evaluation.halting import halting_curve
 from par.evaluation.recording import record_traces
-from par.model.backbones import BACKBONES
 from par.model.build import build_model, build_rendering
 from par.model.cost import seed_cost
 from par.model.memory import evaluation_prompt, evaluation_prompts, memory, training_prompt

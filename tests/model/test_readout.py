@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from par.model.backbones import BACKBONES
+from par.config.backbones import BACKBONES
 from par.model.looped import LoopedModel
 from par.model.readout import CandidateHead, candidate_logits
 from par.model.weights import random_parent

@@ -15,8 +15,8 @@ from tokenizers.pre_tokenizers import Split as Splitter
 from tokenizers.trainers import BpeTrainer
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from par.config.backbones import BACKBONES, Backbone
 from par.errors import DataError
-from par.model.backbones import BACKBONES, Backbone
 from par.model.weights import pretrained_parent, pretrained_tokenizer, random_parent
 from par.tasks.groups import parse_task
 from par.tasks.streams import Split, examples

@@ -6,7 +6,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import strategies as st
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.objects import Objects
 from par.study.ledger import FORMAT, ConfigRecord, Ledger, SeedResult, Verdict
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.errors import LedgerError
 from par.objects import encode
 from par.study.ledger import Attempt, Ledger, Verdict

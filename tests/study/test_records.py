@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.errors import LedgerError
 from par.study.records import ConfigRecord, SeedResult, snapshot
 from tests.study.ledgers import CONFIG, DONE

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from par.config import RunConfig
-from par.dotted import known_keys
+from par.config.backbones import BACKBONES
+from par.config.keys import known_keys
+from par.config.run import RunConfig
 from par.errors import SpaceError
 from par.metrics import SCORES
-from par.model.backbones import BACKBONES
 from par.study.domains import Choice, FloatRange, IntRange
 from par.study.space import GRID_LIMIT, load_space
 from tests.study.spaces import located

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.errors import CheckpointError
 from par.objects import Objects
 from par.testing import FailAt, WorkerLost, run_processes, tiny_run

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.distributed.tensor import DTensor
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.errors import DivergedError, FailureKind
 from par.testing import run_processes, tiny_run
 from par.training.loop import Trainer

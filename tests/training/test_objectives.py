@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import log_softmax
 from torch import Tensor
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.tasks.groups import parse_task
 from par.tasks.prompts import open_rendering
 from par.tasks.streams import Split, examples

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from par.config import RunConfig
+from par.config.run import RunConfig
 from par.testing import tiny_run
 from par.training.stretch import draw_factor, factor_range
 

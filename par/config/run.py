@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from par.agreement import disagreements
-from par.dotted import explain, leaves, nest
+from par.config.backbones import BACKBONES
+from par.config.keys import explain, leaves, nest
+from par.config.rules import disagreements
 from par.errors import ConfigError
-from par.model.backbones import BACKBONES
 from par.tasks.groups import parse_task
 
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from par.config.backbones import BACKBONES, split_layers
 from par.errors import ConfigError
-from par.model.backbones import BACKBONES, split_layers
 
 if TYPE_CHECKING:
-    from par.config import RunConfig, ScheduleConfig
+    from par.config.run import RunConfig, ScheduleConfig
 
 
 def disagreements(run: "RunConfig") -> Iterator[str]:
