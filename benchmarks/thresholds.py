@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 
 from benchmarks.harness import Case, Target
+from par.cost.sizes import LONGEST_WINDOW
 from par.evaluation.thresholds import Grid, score
 from par.evaluation.traces import Traces
-from par.model.sizes import LONGEST_WINDOW
 from par.tasks.streams import Split
 
 QUESTIONS, ITERATIONS, BOXES = 1024, 640, 4

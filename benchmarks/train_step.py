@@ -9,7 +9,7 @@ from benchmarks.harness import Case, Target
 from benchmarks.reference import PlainTrainer
 from benchmarks.wide import WIDE, registered
 from par.config.run import RunConfig
-from par.model.cost import step_flops
+from par.cost.flops import step_flops
 from par.tasks.groups import parse_task
 from par.training.depth import answered_iterations, draw_depth
 from par.training.loop import Trainer

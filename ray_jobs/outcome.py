@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 
 from par import metrics as m
 from par.config.run import RunConfig
+from par.cost.memory import evaluation_prompts
+from par.cost.sizes import recorded_iterations
 from par.evaluation.accuracy import DepthCurve, batch_drift, depth_curve
 from par.evaluation.extrapolation import accuracy_at, extrapolation, extrapolation_auc
 from par.evaluation.halting import HaltingCurve, halting_curve
@@ -21,8 +23,6 @@ from par.evaluation.tally import Tally
 from par.evaluation.thresholds import Grid, known_depth, score, search
 from par.evaluation.traces import Traces
 from par.metrics import Metric
-from par.model.memory import evaluation_prompts
-from par.model.sizes import recorded_iterations
 from par.objects import Objects
 from par.study.ledger import ACCURACY, HALTING, TRACE
 from par.tasks.groups import parse_task

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from par.config.backbones import BACKBONES, split_layers
 from par.config.run import RunConfig
-from par.model.cost import Cost, seed_cost
+from par.cost.flops import Cost, seed_cost
 from par.study.ledger import SweepState
 from par.study.space import Space
 from ray_jobs.cluster import Demand

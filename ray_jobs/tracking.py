@@ -13,7 +13,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NOTE
 
 from par import metrics as m
 from par.config.run import RunConfig
-from par.model.cost import tokens_per_s
+from par.cost.flops import tokens_per_s
 from par.study.ledger import ACCURACY, HISTORY, ConfigRecord, ConfigState, Ledger, SweepState, Verdict
 from par.study.optimism import optimism
 from par.study.racing import Race

@@ -6,9 +6,9 @@ from typing import Any
 
 from par import metrics as m
 from par.config.run import RunConfig
+from par.cost.flops import step_flops
 from par.errors import DivergedError, PassTooLargeError
 from par.evaluation.tally import COUNTS
-from par.model.cost import step_flops
 from par.objects import Objects
 from par.study.ledger import HISTORY, SeedResult
 from par.tasks.groups import parse_task

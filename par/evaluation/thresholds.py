@@ -16,9 +16,9 @@ from typing import Self
 import numpy as np
 
 from par.config.run import HaltingConfig
+from par.cost.sizes import LONGEST_WINDOW
 from par.errors import ConfigError
 from par.evaluation.traces import Traces
-from par.model.sizes import LONGEST_WINDOW
 from par.tasks.streams import Split
 
 TAUS: tuple[float, ...] = tuple(np.linspace(0.02, 0.98, 21).round(3).tolist())

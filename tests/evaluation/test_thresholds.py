@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from par.config.run import HaltingConfig
+from par.cost.sizes import LONGEST_WINDOW, recorded_iterations
 from par.errors import ConfigError, DataError
 from par.evaluation import thresholds
 from par.evaluation.halting import first_firing
 from par.evaluation.thresholds import Figures, Grid, known_depth, ranking, score, search
 from par.evaluation.traces import Traces
-from par.model.sizes import LONGEST_WINDOW, recorded_iterations
 from par.tasks.streams import Split
 from par.testing import tiny_run
 from tests.evaluation.recorded import recorded

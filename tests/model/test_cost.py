@@ -11,13 +11,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from par.config.backbones import BACKBONES
 from par.config.run import RunConfig
+from par.cost import flops as cost
+from par.cost.memory import evaluation_prompts
+from par.cost.sizes import layer_entries, recorded_iterations
 from par.evaluation.accuracy import depth_curve
 from par.evaluation.halting import halting_curve
 from par.evaluation.recording import record_traces
-from par.model import cost
 from par.model.build import build_model, build_rendering
-from par.model.memory import evaluation_prompts
-from par.model.sizes import layer_entries, recorded_iterations
 from par.tasks.groups import parse_task
 from par.testing import tiny_run
 from par.training.loop import Trainer

@@ -11,13 +11,13 @@ from torch.autograd.profiler import profile
 
 from par.config.backbones import BACKBONES
 from par.config.run import RunConfig
+from par.cost.flops import seed_cost
+from par.cost.memory import evaluation_prompt, evaluation_prompts, memory, training_prompt
+from par.cost.sizes import recorded_iterations
 from par.evaluation.accuracy import depth_curve
 from par.evaluation.halting import halting_curve
 from par.evaluation.recording import record_traces
 from par.model.build import build_model, build_rendering
-from par.model.cost import seed_cost
-from par.model.memory import evaluation_prompt, evaluation_prompts, memory, training_prompt
-from par.model.sizes import recorded_iterations
 from par.tasks.groups import parse_task
 from par.testing import tiny_run
 from par.training import checkpoint

@@ -6,8 +6,8 @@ from statistics import fmean
 import pytest
 from rich.console import Console
 
+from par.cost.flops import seed_cost
 from par.errors import ConfigError
-from par.model.cost import seed_cost
 from par.study.records import SweepState
 from par.study.space import Space, load_space
 from par.study.stages import Stages

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from par.cost.sizes import LONGEST_WINDOW
 from par.errors import DivergedError
 from par.evaluation.accuracy import DepthCurve
 from par.evaluation.answers import NO_ANSWER
 from par.evaluation.halting import HaltingCurve
 from par.evaluation.thresholds import search
 from par.evaluation.traces import Traces
-from par.model.sizes import LONGEST_WINDOW
 from par.study.ledger import ACCURACY, HALTING, HISTORY, TRACE, ConfigRecord, Ledger
 from par.testing import tiny_run
 from par.training import checkpoint

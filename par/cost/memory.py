@@ -9,7 +9,7 @@ from math import ceil
 
 from par.config.backbones import BACKBONES, Backbone, split_layers
 from par.config.run import RunConfig
-from par.model.sizes import (
+from par.cost.sizes import (
     Tokens,
     adapter_entries,
     layer_entries,

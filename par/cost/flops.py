@@ -12,8 +12,8 @@ from statistics import fmean
 
 from par.config.backbones import BACKBONES, Backbone, split_layers
 from par.config.run import RunConfig
-from par.model.memory import FP32, Memory, evaluation_prompts, memory
-from par.model.sizes import (
+from par.cost.memory import FP32, Memory, evaluation_prompts, memory
+from par.cost.sizes import (
     Tokens,
     adapter_entries,
     completing_iterations,

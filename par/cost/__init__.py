@@ -1,0 +1,1 @@
+"""What a run takes: entries, FLOPs and bytes. Loads without torch."""
