@@ -2,7 +2,7 @@
 
 from typing import TypeVar
 
-from par.study.statistics.seeds import Degenerate, TooFew
+from par.statistics.seeds import Degenerate, TooFew
 
 T = TypeVar("T")
 

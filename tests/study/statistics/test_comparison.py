@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, fisher_exact, mannwhitneyu
 
-from par.study.statistics.comparison import (
+from par.statistics.comparison import (
     Improvement,
     holm,
     paired_improvement,
     probability_of_improvement,
     success_difference,
 )
-from par.study.statistics.seeds import TooFew
+from par.statistics.seeds import TooFew
 from tests.study.statistics.spoken import spoken
 
 ps = st.lists(st.floats(0, 1), max_size=8)

@@ -1,7 +1,7 @@
-from par.study.statistics.censoring import censored_share, median_G
-from par.study.statistics.description import describe
-from par.study.statistics.location import interquartile_mean, mean_interval, summary
-from par.study.statistics.success import THRESHOLDS, success_conditional_mean, success_rate
+from par.statistics.censoring import censored_share, median_G
+from par.statistics.description import describe
+from par.statistics.location import interquartile_mean, mean_interval, summary
+from par.statistics.success import THRESHOLDS, success_conditional_mean, success_rate
 
 
 def test_a_failing_seed_is_read_before_the_iqm():

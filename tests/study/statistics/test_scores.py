@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from par.study.statistics.scores import lower_bound
+from par.statistics.scores import lower_bound
 
 scores = st.lists(st.floats(0, 1), min_size=1, max_size=10)
 

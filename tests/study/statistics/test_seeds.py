@@ -8,23 +8,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from par.errors import DataError
-from par.study.statistics import seeds
-from par.study.statistics.censoring import censored_share, median_G
-from par.study.statistics.comparison import (
+from par.statistics import seeds
+from par.statistics.censoring import censored_share, median_G
+from par.statistics.comparison import (
     Improvement,
     holm,
     paired_improvement,
     probability_of_improvement,
     success_difference,
 )
-from par.study.statistics.description import Description, describe
-from par.study.statistics.groups import compare_groups
-from par.study.statistics.location import interquartile_mean, mean_interval, summary
-from par.study.statistics.scores import lower_bound
-from par.study.statistics.seeds import TooFew
-from par.study.statistics.spread import brown_forsythe, dip_test, spread_difference, variance_split
-from par.study.statistics.success import performance_profile, success_conditional_mean, success_rate
-from par.study.statistics.trends import early_signal, success_trend
+from par.statistics.description import Description, describe
+from par.statistics.groups import compare_groups
+from par.statistics.location import interquartile_mean, mean_interval, summary
+from par.statistics.scores import lower_bound
+from par.statistics.seeds import TooFew
+from par.statistics.spread import brown_forsythe, dip_test, spread_difference, variance_split
+from par.statistics.success import performance_profile, success_conditional_mean, success_rate
+from par.statistics.trends import early_signal, success_trend
 
 OF_ONE_GROUP = {
     "lower_bound": lower_bound,
@@ -121,13 +121,13 @@ def test_each_statistic_says_what_it_needs(found, needed):
 def test_the_package_loads_without_its_libraries():
     """All of its modules together load neither scipy nor diptest nor torch: who only reads a ledger does not wait."""
     folder = Path(seeds.__file__).parent
-    modules = ", ".join(f"par.study.statistics.{path.stem}" for path in folder.glob("[a-z]*.py"))
+    modules = ", ".join(f"par.statistics.{path.stem}" for path in folder.glob("[a-z]*.py"))
     script = f"import sys, {modules}; print(*({{'scipy', 'diptest', 'torch'}} & sys.modules.keys()))"
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=folder.parents[2], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
-    assert "par.study.statistics.trends" in modules
+    assert "par.statistics.trends" in modules
 
 
 def test_lists_of_unequal_length_are_refused():

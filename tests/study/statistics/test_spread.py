@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from par.study.statistics.seeds import Degenerate, Significance, TooFew
-from par.study.statistics.spread import brown_forsythe, dip_test, spread_difference, variance_split
+from par.statistics.seeds import Degenerate, Significance, TooFew
+from par.statistics.spread import brown_forsythe, dip_test, spread_difference, variance_split
 from tests.study.statistics.spoken import spoken
 
 GEARS = [

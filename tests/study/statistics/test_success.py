@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from par.study.statistics.seeds import TooFew
-from par.study.statistics.success import (
+from par.statistics.seeds import TooFew
+from par.statistics.success import (
     performance_profile,
     success_conditional_mean,
     success_rate,

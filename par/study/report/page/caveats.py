@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from par.statistics.location import mean_interval
+from par.statistics.seeds import TooFew
+from par.statistics.spread import SPREAD_SEEDS, dip_test
 from par.study.report.page.gathered import FRESH, Gathered
 from par.study.report.page.record import evaluation_sets
 from par.study.standing import is_complete, unproposed
-from par.study.statistics.location import mean_interval
-from par.study.statistics.seeds import TooFew
-from par.study.statistics.spread import SPREAD_SEEDS, dip_test
 
 
 def caveats(gathered: Gathered) -> list[str]:

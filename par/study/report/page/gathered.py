@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 
 from par import metrics as m
 from par.errors import LedgerError
+from par.statistics.success import SUCCESS
 from par.study.ledger import ACCURACY, HISTORY, READERS, Ledger
 from par.study.racing import Race
 from par.study.records import ConfigState, SeedResult
 from par.study.report.overview import Overview
 from par.study.report.table import rank
-from par.study.statistics.success import SUCCESS
 
 SEARCH, FRESH = "search", "fresh"
 """The stages that seeds belong to, as charts and tables call them."""

@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Sequence
 
 from par.evaluation.spikes import spikes
+from par.statistics.censoring import censored_share
+from par.statistics.description import describe
+from par.statistics.seeds import Significance, TooFew
+from par.statistics.success import SUCCESS, THRESHOLDS, performance_profile
+from par.statistics.trends import SIGNAL_SEEDS, early_signal
 from par.study.optimism import optimism
 from par.study.records import ConfigState
 from par.study.report.page.blocks import Table, p_text, text
 from par.study.report.page.datasets import groups
 from par.study.report.page.gathered import FRESH, SEARCH, Course, Gathered, Seed
-from par.study.statistics.censoring import censored_share
-from par.study.statistics.description import describe
-from par.study.statistics.seeds import Significance, TooFew
-from par.study.statistics.success import SUCCESS, THRESHOLDS, performance_profile
-from par.study.statistics.trends import SIGNAL_SEEDS, early_signal
 
 NUMBERS = (
     "n", "worst", f"G ≥ {SUCCESS:g}", "mean G", f"mean of G ≥ {SUCCESS:g}", "median G", "sd", "IQM",

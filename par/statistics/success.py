@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from par.study.statistics.seeds import CONFIDENCE, TooFew, checked
+from par.statistics.seeds import CONFIDENCE, TooFew, checked
 
 SUCCESS = 2.0
 """G from which a seed counts as a success."""

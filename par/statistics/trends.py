@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from par.errors import DataError
-from par.study.statistics.seeds import CONFIDENCE, RESAMPLES, Degenerate, Significance, TooFew, aligned, checked
-from par.study.statistics.success import SUCCESS
+from par.statistics.seeds import CONFIDENCE, RESAMPLES, Degenerate, Significance, TooFew, aligned, checked
+from par.statistics.success import SUCCESS
 
 if TYPE_CHECKING:
     import numpy as np

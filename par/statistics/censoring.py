@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from par.study.statistics.seeds import aligned, checked
+from par.statistics.seeds import aligned, checked
 
 ROUNDING = 1e-9
 """How far above one half a product of shares may end that is one half."""

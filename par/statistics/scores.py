@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from par import metrics as m
-from par.study.statistics.seeds import moments
+from par.statistics.seeds import moments
 
 PRIOR_SPREAD = 0.25
 """Spread of scores in [0, 1] that is assumed before any seed has run."""

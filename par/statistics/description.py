@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from par.study.statistics.censoring import censored_share, median_G
-from par.study.statistics.location import interquartile_mean, mean_interval, summary
-from par.study.statistics.seeds import Interval, TooFew
-from par.study.statistics.success import (
+from par.statistics.censoring import censored_share, median_G
+from par.statistics.location import interquartile_mean, mean_interval, summary
+from par.statistics.seeds import Interval, TooFew
+from par.statistics.success import (
     SUCCESS,
     THRESHOLDS,
     ProfilePoint,

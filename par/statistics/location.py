@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from par.study.statistics.seeds import CONFIDENCE, RESAMPLES, Interval, TooFew, checked, moments
+from par.statistics.seeds import CONFIDENCE, RESAMPLES, Interval, TooFew, checked, moments
 
 if TYPE_CHECKING:
     import numpy as np

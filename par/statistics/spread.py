@@ -7,7 +7,7 @@ from statistics import fmean, median
 from typing import Any
 
 from par.errors import DataError
-from par.study.statistics.seeds import RESAMPLES, Degenerate, Significance, TooFew, aligned, checked, moments
+from par.statistics.seeds import RESAMPLES, Degenerate, Significance, TooFew, aligned, checked, moments
 
 SPREAD_SEEDS = 5
 """Seeds of each group from which spreads are compared: 4 against 4, with two humps, find a difference too often."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from par.study.statistics.comparison import holm, success_difference
-from par.study.statistics.seeds import Degenerate, Significance, TooFew
-from par.study.statistics.spread import brown_forsythe, spread_difference
-from par.study.statistics.success import SUCCESS
+from par.statistics.comparison import holm, success_difference
+from par.statistics.seeds import Degenerate, Significance, TooFew
+from par.statistics.spread import brown_forsythe, spread_difference
+from par.statistics.success import SUCCESS
 
 
 @dataclass(frozen=True, slots=True)

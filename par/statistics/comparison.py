@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from par.errors import DataError
-from par.study.statistics.location import INTERVAL_SEEDS, bootstrap_mean
-from par.study.statistics.seeds import CONFIDENCE, RESAMPLES, Interval, Significance, TooFew, checked
-from par.study.statistics.success import SUCCESS
+from par.statistics.location import INTERVAL_SEEDS, bootstrap_mean
+from par.statistics.seeds import CONFIDENCE, RESAMPLES, Interval, Significance, TooFew, checked
+from par.statistics.success import SUCCESS
 
 if TYPE_CHECKING:
     import numpy as np
