@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from par.study.space import Space
+from par.space.space import Space
 from ray_jobs.proposals import distribution
 
 GOOD, BAD, NOISE = 0.9, 0.1, 0.05

@@ -17,7 +17,7 @@ from rich.table import Table
 from benchmarks.landscape import Landscape
 from benchmarks.machine import provenance
 from benchmarks.searches import SEARCHES, SEEDS
-from par.study.space import parse_space
+from par.space.space import parse_space
 
 SPACE = """
 question: Which search finds the best configuration?

@@ -17,6 +17,7 @@ from ray.tune.experiment import Trial
 from rich.console import Console
 
 from par.errors import ConfigError, FailureKind, ParError
+from par.space.space import Space
 from par.study.choice import choices
 from par.study.lease import Lease, break_lease, hold, holder, require_free
 from par.study.ledger import Ledger
@@ -26,7 +27,6 @@ from par.study.report.overview import Overview
 from par.study.report.page.page import write_page
 from par.study.report.plots import accuracy_by_depth
 from par.study.report.table import results_table
-from par.study.space import Space
 from ray_jobs.cluster import REPOSITORY, Demand, concurrency, connected, demand
 from ray_jobs.lives import Lives, now, saved_step
 from ray_jobs.options import GRACE_S

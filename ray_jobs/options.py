@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from par.errors import ConfigError, FailureKind
-from par.study.stages import FRESH
+from par.space.stages import FRESH
 
 GRACE_S = 60.0
 """How long trials have to save and leave."""

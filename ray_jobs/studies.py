@@ -15,9 +15,9 @@ from sqlalchemy.pool import NullPool
 
 from par.errors import ConfigError
 from par.objects import public
+from par.space.space import Space
 from par.study.export import identity
 from par.study.records import ConfigState, SweepState
-from par.study.space import Space
 from par.study.standing import last_word
 from par.study.verdicts import as_judged
 from ray_jobs.proposals import distributions, replayed

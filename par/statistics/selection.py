@@ -8,9 +8,9 @@ from math import comb
 from statistics import fmean
 
 from par.errors import DataError
+from par.space.stages import FEWEST_FRESH
 from par.statistics.scores import lower_bound
 from par.statistics.seeds import checked
-from par.study.stages import FEWEST_FRESH
 
 SPLITS = 1000
 """Most ways of halving the seeds that are averaged over; of more, as many at random."""

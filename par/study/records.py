@@ -7,8 +7,8 @@ from typing import Any, Literal, Self
 
 from par.config.run import RunConfig
 from par.errors import LedgerError
-from par.study.stages import FRESH
-from par.study.variants import VARIANT
+from par.space.stages import FRESH
+from par.space.variants import VARIANT
 
 Stage = Literal["search", "confirm"]
 

@@ -10,8 +10,8 @@ from ray_jobs.opening import storage_of
 from ray_jobs.terminal import out, refusing
 
 if TYPE_CHECKING:
+    from par.space.space import Space
     from par.study.ledger import Ledger, SweepState
-    from par.study.space import Space
     from ray_jobs.tracking import Projection
 
 TRIES = 3

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.ledger import SPACE, filled, replayed
-from par.study.space import parse_space
+from par.space.space import parse_space
 
 
 def test_what_is_counted_is_what_was_written(tmp_path):

@@ -14,8 +14,8 @@ from pyarrow.fs import PyFileSystem
 from ray.tune.search import Searcher
 
 from par.objects import Objects
+from par.space.space import parse_space
 from par.study.ledger import FORMAT, Ledger, SeedResult
-from par.study.space import parse_space
 from tests.ray_jobs.searches import begin_search
 from tests.study.ledgers import CountingStore
 

@@ -3,7 +3,7 @@
 import pytest
 
 from par.errors import SpaceError
-from par.study.space import load_space
+from par.space.space import load_space
 from tests.study.spaces import located
 
 

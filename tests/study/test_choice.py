@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from par.space.stages import Stages
 from par.study.choice import choices
 from par.study.racing import Race
 from par.study.records import ConfigState, SeedResult, SeedState
-from par.study.stages import Stages
 from tests.study.ledgers import CONFIG
 
 STAGES = Stages(rungs=(2,), first_seed=0, confirmed=2, fresh=3)

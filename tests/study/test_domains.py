@@ -10,8 +10,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from par.errors import ConfigError
-from par.study.conditions import agree, cycle, holds, parents_first, requirements, walk
-from par.study.domains import GRID_LEVELS, Choice, Domain, FloatRange, IntRange, same
+from par.space.conditions import agree, cycle, holds, parents_first, requirements, walk
+from par.space.domains import GRID_LEVELS, Choice, Domain, FloatRange, IntRange, same
 
 quick = settings(max_examples=60, deadline=None)
 numbers = st.floats(-1e6, 1e6)

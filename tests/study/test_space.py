@@ -19,8 +19,8 @@ from par.config.keys import known_keys
 from par.config.run import RunConfig
 from par.errors import SpaceError
 from par.metrics import SCORES
-from par.study.domains import Choice, FloatRange, IntRange
-from par.study.space import GRID_LIMIT, load_space
+from par.space.domains import Choice, FloatRange, IntRange
+from par.space.space import GRID_LIMIT, load_space
 from tests.study.spaces import located
 
 ANCHORING = """\
@@ -659,7 +659,7 @@ def test_a_space_is_read_without_torch_and_fast(tmp_path):
     """Reading a space loads neither torch nor the libraries of a cluster, and takes under a second with all imports."""
     (tmp_path / "space.yaml").write_text(ANCHORING)
     code = (
-        "import sys, time, par.study.space as s; s.load_space(sys.argv[1])\n"
+        "import sys, time, par.space.space as s; s.load_space(sys.argv[1])\n"
         "heavy = {'torch', 'transformers', 'ray', 'optuna', 'mlflow', 'scipy', 'pandas'} & set(sys.modules)\n"
         "print(heavy or 'light', time.process_time() < 1)"
     )

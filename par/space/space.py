@@ -11,14 +11,14 @@ from typing import NamedTuple
 from par.config.run import RunConfig
 from par.errors import ConfigError, SpaceError
 from par.metrics import FULL_STATE_16X
-from par.study.conditions import holds, parents_first, walk
-from par.study.domains import Domain
-from par.study.draft import Draft, read_draft
-from par.study.inert import inert_faults
-from par.study.located import Fault, locate, read_text, refusal
-from par.study.stages import Stages
-from par.study.validity import judge
-from par.study.variants import VARIANT, twin_faults
+from par.space.check_runs import judge
+from par.space.conditions import holds, parents_first, walk
+from par.space.domains import Domain
+from par.space.inactive import inert_faults
+from par.space.parse import Draft, read_draft
+from par.space.stages import Stages
+from par.space.variants import VARIANT, twin_faults
+from par.space.yaml_lines import Fault, locate, read_text, refusal
 
 GRID_LIMIT = 10_000
 """Most combinations of a grid, for each backbone."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from par.config.run import RunConfig
-from par.study.conditions import requirements
-from par.study.domains import Choice, same
-from par.study.draft import Draft
-from par.study.located import Fault
+from par.space.conditions import requirements
+from par.space.domains import Choice, same
+from par.space.parse import Draft
+from par.space.yaml_lines import Fault
 
 NEEDS: dict[str, tuple[str, tuple[object, ...]]] = {
     "task.position_spacing": ("task.rendering", ("compact",)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from par.errors import ConfigError
-from par.study.located import Fault, Located, did_you_mean
+from par.space.yaml_lines import Fault, Located, did_you_mean
 
 OPTIONS = {"choice": ("when",), "float": ("log", "when"), "int": ("log", "step", "when")}
 """The kinds of domain, and what each may have beside its values."""

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from par.config.backbones import BACKBONES
 from par.metrics import EXTRAPOLATION_AUC, SCORES
-from par.study.conditions import sound
-from par.study.domains import Choice, Domain, read_domain
-from par.study.keys import KEYS, known_settings
-from par.study.located import Fault, Located, did_you_mean
-from par.study.stages import FEWEST_FRESH, FRESH, Stages
-from par.study.variants import VARIANT, Variant, read_variants
+from par.space.conditions import sound
+from par.space.domains import Choice, Domain, read_domain
+from par.space.keys import KEYS, known_settings
+from par.space.stages import FEWEST_FRESH, FRESH, Stages
+from par.space.variants import VARIANT, Variant, read_variants
+from par.space.yaml_lines import Fault, Located, did_you_mean
 from par.tasks.streams import WORD
 
 FIELDS = (

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from par.study.domains import Choice, Domain, When, same
-from par.study.keys import key_faults
-from par.study.located import Fault, Located
+from par.space.domains import Choice, Domain, When, same
+from par.space.keys import key_faults
+from par.space.yaml_lines import Fault, Located
 
 
 def holds(when: When, chosen: Mapping[str, object]) -> bool:

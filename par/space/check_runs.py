@@ -10,12 +10,12 @@ from pydantic import ValidationError
 
 from par.config.keys import explain, nest
 from par.config.run import RunConfig
-from par.study.conditions import holds, parents_first, requirements, walk, with_parents
-from par.study.domains import OPTIONS, Choice, Domain, is_end
-from par.study.draft import Draft
-from par.study.keys import KEYS
-from par.study.located import Fault, Located
-from par.study.variants import Variant
+from par.space.conditions import holds, parents_first, requirements, walk, with_parents
+from par.space.domains import OPTIONS, Choice, Domain, is_end
+from par.space.keys import KEYS
+from par.space.parse import Draft
+from par.space.variants import Variant
+from par.space.yaml_lines import Fault, Located
 
 EXHAUSTIVE = 2048
 """Most combinations of probes that are all checked; of more, every pair of probes and as many drawn at random."""

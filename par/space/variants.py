@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from par.config.run import RunConfig
-from par.study.keys import known_settings
-from par.study.located import Fault, Located
+from par.space.keys import known_settings
+from par.space.yaml_lines import Fault, Located
 
 VARIANT = "variant"
 """What a proposal calls the variant that it is, in place of a dotted key."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from par.config.keys import known_keys
 from par.config.run import RunConfig
-from par.study.located import Fault, Located, did_you_mean
+from par.space.yaml_lines import Fault, Located, did_you_mean
 
 KEYS = tuple(known_keys(RunConfig))
 OWN_PLACE = {

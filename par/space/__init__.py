@@ -1,0 +1,1 @@
+"""Search spaces: what a sweep compares, read from YAML and checked. Loads without torch."""
