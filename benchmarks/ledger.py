@@ -7,9 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.harness import Case, Target
+from par.ledger.ledger import ConfigRecord, Ledger, SeedResult, Verdict
 from par.objects import encode
 from par.space.space import Space, parse_space
-from par.study.ledger import ConfigRecord, Ledger, SeedResult, Verdict
 from ray_jobs.lives import Lives, now
 from ray_jobs.search import LedgerSearch
 

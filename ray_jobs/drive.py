@@ -17,12 +17,12 @@ from ray.tune.experiment import Trial
 from rich.console import Console
 
 from par.errors import ConfigError, FailureKind, ParError
+from par.ledger.lease import Lease, break_lease, hold, holder, require_free
+from par.ledger.ledger import Ledger
+from par.ledger.records import ConfigRecord, SweepState
 from par.space.space import Space
 from par.study.choice import choices
-from par.study.lease import Lease, break_lease, hold, holder, require_free
-from par.study.ledger import Ledger
 from par.study.racing import Race
-from par.study.records import ConfigRecord, SweepState
 from par.study.report.overview import Overview
 from par.study.report.page.page import write_page
 from par.study.report.plots import accuracy_by_depth

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from par.errors import DiskFullError, FailureKind
-from par.study.ledger import Ledger
+from par.ledger.ledger import Ledger
+from par.ledger.records import Attempt, ConfigState, SeedState, SweepState
 from par.study.racing import Run
-from par.study.records import Attempt, ConfigState, SeedState, SweepState
 from par.training.checkpoint import committed_step
 from ray_jobs.diagnosis import kind_of
 from ray_jobs.recovery import ADVICE, GiveUp, StartAgain, decide

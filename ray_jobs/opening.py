@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from par.errors import ConfigError
+from par.ledger.current_space import recorded_space, want
+from par.ledger.lease import require_free
+from par.ledger.ledger import Ledger, plain_name, sweeps
 from par.objects import Objects, public
 from par.space.space import Space, load_space
-from par.study.lease import require_free
-from par.study.ledger import Ledger, plain_name, sweeps
-from par.study.recorded import recorded_space, want
 from ray_jobs.terminal import out
 
 REPOSITORY = Path(__file__).resolve().parent.parent

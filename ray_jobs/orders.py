@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from par.errors import PreemptedError, StoppedError, SupersededError
-from par.study.lease import LeaseRecord, latest
+from par.ledger.lease import LeaseRecord, latest
 from ray_jobs.ticket import Ticket
 
 POLL_S = 2.0

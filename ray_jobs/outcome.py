@@ -22,9 +22,9 @@ from par.evaluation.spikes import spikes
 from par.evaluation.tally import Tally
 from par.evaluation.thresholds import Grid, known_depth, score, search
 from par.evaluation.traces import Traces
+from par.ledger.ledger import ACCURACY, HALTING, TRACE
 from par.metrics import Metric
 from par.objects import Objects
-from par.study.ledger import ACCURACY, HALTING, TRACE
 from par.tasks.groups import parse_task
 from par.tasks.streams import Split
 from par.training.loop import Trainer

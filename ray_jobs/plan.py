@@ -13,8 +13,8 @@ from rich.text import Text
 from par.config.backbones import BACKBONES, split_layers
 from par.config.run import RunConfig
 from par.cost.flops import Cost, seed_cost
+from par.ledger.ledger import SweepState
 from par.space.space import Space
-from par.study.ledger import SweepState
 from ray_jobs.cluster import Demand
 from ray_jobs.proposals import BackboneStudy
 from ray_jobs.terminal import bytes_text

@@ -10,8 +10,8 @@ from ray.tune.experiment import Trial
 from rich.console import Console
 
 from par import metrics as m
-from par.study.ledger import ConfigRecord, Ledger
-from par.study.records import Attempt
+from par.ledger.ledger import ConfigRecord, Ledger
+from par.ledger.records import Attempt
 from ray_jobs.diagnosis import kind_of
 from ray_jobs.recovery import GiveUp, StartAgain
 from ray_jobs.spool import Spool

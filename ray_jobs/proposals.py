@@ -10,9 +10,9 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from par.errors import SpaceError
+from par.ledger.records import ConfigRecord, ConfigState
 from par.space.domains import Choice, Domain, FloatRange, IntRange
 from par.space.space import Space
-from par.study.records import ConfigRecord, ConfigState
 from ray_jobs.warm_start import Point
 
 DUPLICATES = 50

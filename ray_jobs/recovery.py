@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from par.config.run import RunConfig
 from par.errors import FROM_OUTSIDE, FailureKind
-from par.study.records import Attempt, ConfigState
+from par.ledger.records import Attempt, ConfigState
 
 BUDGETS = {FailureKind.WORKER_DIED: 2, FailureKind.HANG: 1}
 """How often a seed is started again from the same step after a failure that may pass; others do not."""

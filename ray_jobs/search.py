@@ -8,10 +8,10 @@ from typing import Any
 from ray.tune.search import Searcher
 
 from par.errors import DiskFullError
+from par.ledger.current_space import want_no_more
+from par.ledger.records import ConfigRecord, ConfigState
 from par.space.space import Space
 from par.study.racing import Finished, NewConfiguration, Race, Run, RunSeed, Wait, next_run
-from par.study.recorded import want_no_more
-from par.study.records import ConfigRecord, ConfigState
 from par.study.standing import is_complete
 from par.study.verdicts import judge
 from ray_jobs.lives import Lives

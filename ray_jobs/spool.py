@@ -8,7 +8,7 @@ from threading import Condition, Event, Thread
 from time import time
 from typing import Any, Self
 
-from par.study.ledger import ConfigRecord, ConfigState, Ledger, SweepState
+from par.ledger.ledger import ConfigRecord, ConfigState, Ledger, SweepState
 from ray_jobs.store import Store, open_store, sync_command
 from ray_jobs.tracking import Projection
 

@@ -17,8 +17,8 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from par.errors import ConfigError
+from par.ledger.ledger import Ledger
 from par.objects import public
-from par.study.ledger import Ledger
 
 EXPERIMENT = "par"
 DATABASE = "mlflow.db"

@@ -14,10 +14,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from par.errors import ConfigError
+from par.ledger.records import ConfigState, SweepState
 from par.objects import public
 from par.space.space import Space
 from par.study.export import identity
-from par.study.records import ConfigState, SweepState
 from par.study.standing import last_word
 from par.study.verdicts import as_judged
 from ray_jobs.proposals import distributions, replayed

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from par.config.run import RunConfig
+from par.ledger.ledger import Ledger
+from par.ledger.records import ConfigRecord
 from par.objects import Objects
-from par.study.ledger import Ledger
-from par.study.records import ConfigRecord
 
 HANG_AFTER_S = 1800.0
 """Without any progress for as long, a worker counts as hanging."""

@@ -14,11 +14,11 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NOTE
 from par import metrics as m
 from par.config.run import RunConfig
 from par.cost.flops import tokens_per_s
+from par.ledger.current_space import recorded_question, recorded_space
+from par.ledger.ledger import ACCURACY, HISTORY, ConfigRecord, ConfigState, Ledger, SweepState, Verdict
 from par.space.space import Space
-from par.study.ledger import ACCURACY, HISTORY, ConfigRecord, ConfigState, Ledger, SweepState, Verdict
 from par.study.optimism import optimism
 from par.study.racing import Race
-from par.study.recorded import recorded_question, recorded_space
 from par.study.report.notes import configuration_note, seed_note, sweep_note
 from par.study.standing import Standing, last_word, standing
 from par.study.verdicts import aggregates

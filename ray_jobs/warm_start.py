@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 from par.config.run import HOW_COMPUTED, RunConfig
 from par.errors import ConfigError, LedgerError
+from par.ledger.current_space import recorded_space
+from par.ledger.ledger import Ledger
+from par.ledger.records import ConfigRecord, ConfigState
 from par.space.domains import Choice, Domain, FloatRange, IntRange, same
 from par.space.space import Space
-from par.study.ledger import Ledger
-from par.study.recorded import recorded_space
-from par.study.records import ConfigRecord, ConfigState
 from par.study.verdicts import as_judged
 from ray_jobs.terminal import out
 

@@ -7,7 +7,7 @@ import traceback
 from types import TracebackType
 from typing import Self
 
-from par.study.ledger import Ledger
+from par.ledger.ledger import Ledger
 from ray_jobs.ticket import Ticket
 
 EXIT_CODE = 75

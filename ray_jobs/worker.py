@@ -9,8 +9,8 @@ from par.config.run import RunConfig
 from par.cost.flops import step_flops
 from par.errors import DivergedError, PassTooLargeError
 from par.evaluation.tally import COUNTS
+from par.ledger.ledger import HISTORY, SeedResult
 from par.objects import Objects
-from par.study.ledger import HISTORY, SeedResult
 from par.tasks.groups import parse_task
 from par.tasks.streams import evaluation_hash
 from par.training import checkpoint

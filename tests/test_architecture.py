@@ -20,7 +20,7 @@ FORBIDDEN = {"ray", "optuna", "mlflow", "ray_jobs"}
 """What nothing in par may import: the science stays free of cluster, search and tracking."""
 HEAVY = FORBIDDEN | {"torch", "transformers"}
 LIGHT = (
-    "par.config.run", "par.space.space", "par.study.ledger", "par.cost.flops", "par.evaluation.thresholds",
+    "par.config.run", "par.space.space", "par.ledger.ledger", "par.cost.flops", "par.evaluation.thresholds",
     "par.study.report.overview", "par.study.report.page.page", "ray_jobs.cli",
 )  # fmt: skip
 """What a space is checked with, a ledger read and a trace scored, within a second."""

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from par.ledger.records import ConfigState
 from par.statistics.selection import selected
 from par.study.racing import Race
-from par.study.records import ConfigState
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from par.study.records import ConfigState
+from par.ledger.records import ConfigState
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from par.ledger.records import ConfigState, Stage
 from par.space.stages import Stages
 from par.statistics.scores import lower_bound
-from par.study.records import ConfigState, Stage
 
 CLIMBING = 2
 """One in so many climbs."""

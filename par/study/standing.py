@@ -4,9 +4,9 @@ from collections import Counter
 from enum import StrEnum
 
 from par.errors import FROM_OUTSIDE
+from par.ledger.records import ConfigState, SeedState, SweepState
 from par.space.space import Space
 from par.study.racing import Finished, Race, next_run
-from par.study.records import ConfigState, SeedState, SweepState
 
 
 class Standing(StrEnum):

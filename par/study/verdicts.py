@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from par import metrics as m
+from par.ledger.records import ConfigState, SeedResult, Stage, SweepState, Verdict
 from par.space.space import Space
 from par.statistics.location import summary
 from par.statistics.scores import lower_bound
 from par.statistics.success import SuccessRate, success_rate
 from par.study.racing import Race
-from par.study.records import ConfigState, SeedResult, Stage, SweepState, Verdict
 
 FAR = 16.0
 """G from which a seed counts in success_16x."""

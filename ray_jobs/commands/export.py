@@ -37,10 +37,10 @@ def export(
 
     Exit code: 0, or 2 for a sweep that does not exist, a file or study that does, or none of the three options.
     """
+    from par.ledger.current_space import recorded_space
+    from par.ledger.lease import holder
+    from par.ledger.ledger import Ledger
     from par.study.export import as_csv, as_parquet, seed_table
-    from par.study.lease import holder
-    from par.study.ledger import Ledger
-    from par.study.recorded import recorded_space
 
     with refusing():
         files = [(option, path) for option, path in (("parquet", parquet), ("csv", csv)) if path is not None]

@@ -9,9 +9,9 @@ from typing import Annotated, NamedTuple
 import typer
 from rich.table import Table
 
+from par.ledger.lease import hold
+from par.ledger.ledger import Ledger
 from par.objects import Objects
-from par.study.lease import hold
-from par.study.ledger import Ledger
 from par.training.commits import STATE, committed, surplus, tidy, wanted
 from ray_jobs import options as o
 from ray_jobs.opening import default_storage

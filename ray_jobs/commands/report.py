@@ -11,7 +11,7 @@ from ray_jobs.opening import default_storage
 from ray_jobs.terminal import bytes_text, out, refusing
 
 if TYPE_CHECKING:
-    from par.study.ledger import Ledger
+    from par.ledger.ledger import Ledger
 
 
 def report(
@@ -34,7 +34,7 @@ def report(
 
     Exit code: 0, or 2 for a sweep that does not exist or is damaged, and for a file that cannot be written.
     """
-    from par.study.ledger import Ledger
+    from par.ledger.ledger import Ledger
 
     with refusing():
         ledger = Ledger.open(storage or default_storage(), name)

@@ -40,7 +40,7 @@ def status(
 def _show_all(storage: str) -> None:
     """A sweep that cannot be read hides no other one."""
     from par.errors import ParError
-    from par.study.ledger import sweeps
+    from par.ledger.ledger import sweeps
     from par.study.report.overview import sweeps_table
 
     readable: list[Overview] = []
@@ -56,7 +56,7 @@ def _show_all(storage: str) -> None:
 
 
 def _overview(storage: str, name: str) -> "Overview":
-    from par.study.ledger import Ledger
+    from par.ledger.ledger import Ledger
     from par.study.report.overview import Overview
 
     return Overview.of(Ledger.open(storage, name))

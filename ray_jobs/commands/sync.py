@@ -10,8 +10,8 @@ from ray_jobs.opening import storage_of
 from ray_jobs.terminal import out, refusing
 
 if TYPE_CHECKING:
+    from par.ledger.ledger import Ledger, SweepState
     from par.space.space import Space
-    from par.study.ledger import Ledger, SweepState
     from ray_jobs.tracking import Projection
 
 TRIES = 3
@@ -31,7 +31,7 @@ def sync(
 
     Exit code: 0, or 2 for a sweep that does not exist or a store that does not answer.
     """
-    from par.study.ledger import Ledger
+    from par.ledger.ledger import Ledger
 
     with refusing():
         ledger = Ledger.open(storage_of(storage, tracking_uri), name)
@@ -45,8 +45,8 @@ def synced(ledger: "Ledger", tracking_uri: str | None = None) -> "Projection":
     """Bring MLflow to the ledger's state. Raises ConfigError if the store does not take it."""
     from mlflow.exceptions import MlflowException
 
-    from par.study.lease import holder
-    from par.study.recorded import recorded_space
+    from par.ledger.current_space import recorded_space
+    from par.ledger.lease import holder
     from par.study.verdicts import as_judged
     from ray_jobs.store import default_uri, open_store
     from ray_jobs.tracking import Projection

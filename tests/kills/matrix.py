@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 from optuna.trial import TrialState
 from rich.table import Table
 
+from par.ledger.ledger import HISTORY, Ledger
 from par.space.space import parse_space
-from par.study.ledger import HISTORY, Ledger
 from ray_jobs.proposals import BackboneStudy
 from tests.kills.scene import CONFIGURATIONS, NAME, Scene
 from tests.ray_jobs.sweeps import results, runs

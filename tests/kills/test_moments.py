@@ -30,7 +30,7 @@ def test_between_a_shard_and_the_manifest(scene, judged, tmp_path):
 
 def test_between_the_result_and_the_verdict(scene, judged, tmp_path):
     """The driver dies when a configuration's last result is there and its verdict is not: it is told at the resume."""
-    kill = KillAt(function="par.study.ledger:Ledger.give_verdict", flag=str(tmp_path / "flag"))
+    kill = KillAt(function="par.ledger.ledger:Ledger.give_verdict", flag=str(tmp_path / "flag"))
     sweep = scene(environment=kill.environment())
     driver = sweep.start()
     attempt = sweep.await_halfway(driver)

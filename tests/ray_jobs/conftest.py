@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from par.study.ledger import Ledger
+from par.ledger.ledger import Ledger
 from ray_jobs.store import default_uri, open_store
 from tests.ray_jobs.projected import new_ledger
 

@@ -9,8 +9,8 @@ import optuna
 from optuna.storages import InMemoryStorage, RDBStorage
 from typer.testing import CliRunner
 
-from par.study.ledger import ConfigRecord, Ledger, SeedResult
-from par.study.recorded import recorded_space
+from par.ledger.current_space import recorded_space
+from par.ledger.ledger import ConfigRecord, Ledger, SeedResult
 from ray_jobs.cli import app
 from ray_jobs.terminal import BAD_INPUT
 from tests.ray_jobs.projected import DIVERGED, fail, finish, ids, new_ledger

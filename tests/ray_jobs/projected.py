@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mlflow import MlflowClient
 
-from par.study.ledger import ACCURACY, HISTORY, ConfigRecord, Ledger, SeedResult, Verdict
+from par.ledger.ledger import ACCURACY, HISTORY, ConfigRecord, Ledger, SeedResult, Verdict
 from par.testing import tiny_run
 from ray_jobs.store import EXPERIMENT
 from ray_jobs.worker import to_parquet

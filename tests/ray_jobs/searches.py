@@ -1,8 +1,8 @@
 """How the tests begin a driver's search without a cluster."""
 
 from par.errors import FailureKind
+from par.ledger.ledger import Ledger
 from par.space.space import Space
-from par.study.ledger import Ledger
 from ray_jobs.lives import Lives, now
 from ray_jobs.search import LedgerSearch
 from ray_jobs.ticket import Ticket

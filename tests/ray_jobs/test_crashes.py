@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from pyarrow.fs import PyFileSystem
 from ray.tune.search import Searcher
 
+from par.ledger.ledger import FORMAT, Ledger, SeedResult
 from par.objects import Objects
 from par.space.space import parse_space
-from par.study.ledger import FORMAT, Ledger, SeedResult
 from tests.ray_jobs.searches import begin_search
 from tests.study.ledgers import CountingStore
 

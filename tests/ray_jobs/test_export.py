@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow import parquet
 
-from par.study.lease import hold
-from par.study.ledger import HISTORY, Ledger, SeedResult
-from par.study.recorded import recorded_space
+from par.ledger.current_space import recorded_space
+from par.ledger.lease import hold
+from par.ledger.ledger import HISTORY, Ledger, SeedResult
 from ray_jobs.terminal import BAD_INPUT
 from tests.ray_jobs.exports import (
     BEST,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from par.ledger.lease import hold
+from par.ledger.ledger import ConfigRecord, Ledger, SeedResult
 from par.objects import Objects
-from par.study.lease import hold
-from par.study.ledger import ConfigRecord, Ledger, SeedResult
 from par.testing import tiny_run
 from par.training import checkpoint
 from par.training.commits import STATE, WEIGHTS

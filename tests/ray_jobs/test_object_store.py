@@ -6,8 +6,8 @@ import signal
 import pytest
 from mlflow import MlflowClient
 
+from par.ledger.ledger import Ledger
 from par.objects import Objects
-from par.study.ledger import Ledger
 from par.training.checkpoint import committed_step
 from tests.ray_jobs.sweeps import start, sweep, wait_until, write_space
 

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from par.errors import FailureKind, StoppedError, SupersededError
-from par.study.lease import Lease, break_lease, take
-from par.study.ledger import HISTORY, ConfigRecord, Ledger
+from par.ledger.lease import Lease, break_lease, take
+from par.ledger.ledger import HISTORY, ConfigRecord, Ledger
 from par.testing import run_processes, tiny_run
 from par.training.checkpoint import committed_step
 from ray_jobs.orders import POLL_S, Orders

@@ -8,9 +8,9 @@ from rich.console import Console
 
 from par.cost.flops import seed_cost
 from par.errors import ConfigError
+from par.ledger.records import SweepState
 from par.space.space import Space, load_space
 from par.space.stages import Stages
-from par.study.records import SweepState
 from par.testing import tiny_run
 from ray_jobs.cluster import Demand
 from ray_jobs.drive import Options, plans

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from par.errors import FailureKind
-from par.study.ledger import Ledger
+from par.ledger.ledger import Ledger
 from ray_jobs.progress import Progress
 from ray_jobs.recovery import StartAgain
 from ray_jobs.ticket import Ticket

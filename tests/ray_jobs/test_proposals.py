@@ -9,9 +9,9 @@ import pytest
 from ray.tune.search import Searcher
 
 from par.errors import ConfigError, FailureKind
+from par.ledger.current_space import recorded_space
+from par.ledger.ledger import Ledger, SeedResult
 from par.space.space import Space, load_space
-from par.study.ledger import Ledger, SeedResult
-from par.study.recorded import recorded_space
 from par.study.standing import is_complete
 from ray_jobs.lives import Lives
 from ray_jobs.recovery import BUDGETS, GiveUp, StartAgain

@@ -9,7 +9,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from par.study.ledger import ACCURACY, Ledger, SeedResult, Verdict
+from par.ledger.ledger import ACCURACY, Ledger, SeedResult, Verdict
 from ray_jobs.outcome import to_parquet
 from ray_jobs.store import default_uri, open_store
 from ray_jobs.tracking import Projection

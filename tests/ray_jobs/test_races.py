@@ -8,11 +8,11 @@ import pytest
 from optuna.trial import FrozenTrial
 from ray.tune.search import Searcher
 
+from par.ledger.current_space import recorded_space
+from par.ledger.ledger import ConfigState, Ledger, SeedResult
 from par.metrics import ON_THE_WAY
 from par.space.space import Space
 from par.statistics.scores import lower_bound
-from par.study.ledger import ConfigState, Ledger, SeedResult
-from par.study.recorded import recorded_space
 from ray_jobs.search import LedgerSearch
 from ray_jobs.stopping import GraceOver, Stopping
 from tests.ray_jobs.exports import ONE, RATES, new_sweep

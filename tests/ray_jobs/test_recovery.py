@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ray import tune
 
 from par.errors import FROM_OUTSIDE, FailureKind
-from par.study.ledger import ConfigRecord, Ledger
-from par.study.records import Attempt
+from par.ledger.ledger import ConfigRecord, Ledger
+from par.ledger.records import Attempt
 from par.testing import tiny_run
 from ray_jobs import trial
 from ray_jobs.cluster import DRIVER, connected

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from par.study.ledger import Ledger
+from par.ledger.ledger import Ledger
 from ray_jobs.cli import app
 from ray_jobs.terminal import BAD_INPUT
 from tests.ray_jobs.projected import DIVERGED, everything_finished, finish, ids, new_ledger

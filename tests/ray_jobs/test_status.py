@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from par.ledger.lease import hold
+from par.ledger.ledger import Ledger, Verdict
 from par.statistics.scores import lower_bound
-from par.study.lease import hold
-from par.study.ledger import Ledger, Verdict
 from ray_jobs.cli import app
 from ray_jobs.store import default_uri
 from ray_jobs.terminal import BAD_INPUT

@@ -6,9 +6,9 @@ from contextlib import closing
 import optuna
 import pytest
 
+from par.ledger.lease import hold
+from par.ledger.ledger import Ledger
 from par.statistics.scores import lower_bound
-from par.study.lease import hold
-from par.study.ledger import Ledger
 from tests.ray_jobs.exports import (
     BEST,
     CLIMBING,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from par.study.ledger import ConfigRecord, Ledger
+from par.ledger.ledger import ConfigRecord, Ledger
 from par.testing import tiny_run
 from ray_jobs.ticket import Ticket
 from ray_jobs.watchdog import EXIT_CODE, Watchdog, hung

@@ -18,7 +18,7 @@ from par.evaluation.answers import NO_ANSWER
 from par.evaluation.halting import HaltingCurve
 from par.evaluation.thresholds import search
 from par.evaluation.traces import Traces
-from par.study.ledger import ACCURACY, HALTING, HISTORY, TRACE, ConfigRecord, Ledger
+from par.ledger.ledger import ACCURACY, HALTING, HISTORY, TRACE, ConfigRecord, Ledger
 from par.testing import tiny_run
 from par.training import checkpoint
 from par.training.checkpoint import load_weights

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 
 from par.config.run import RunConfig
+from par.ledger.ledger import FORMAT, ConfigRecord, Ledger, SeedResult, Verdict
 from par.objects import Objects
-from par.study.ledger import FORMAT, ConfigRecord, Ledger, SeedResult, Verdict
 
 CONFIG = ConfigRecord.of(RunConfig(backbone="tiny-qwen2"), number=0, suggested={})
 DONE = SeedResult(metrics={"G": 8.0}, step=100)

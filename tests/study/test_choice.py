@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from par.ledger.records import ConfigState, SeedResult, SeedState
 from par.space.stages import Stages
 from par.study.choice import choices
 from par.study.racing import Race
-from par.study.records import ConfigState, SeedResult, SeedState
 from tests.study.ledgers import CONFIG
 
 STAGES = Stages(rungs=(2,), first_seed=0, confirmed=2, fresh=3)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from par.study.recorded import recorded_space, want, want_no_more
+from par.ledger.current_space import recorded_space, want, want_no_more
 from tests.study.report.pages import good, small
 
 

@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from par.errors import DiskFullError, LedgerError
+from par.ledger.lease import STALE_AFTER_S, Lease, LeaseRecord, break_lease, hold, holder, leases, require_free, take
+from par.ledger.ledger import Ledger
 from par.objects import encode
-from par.study.lease import STALE_AFTER_S, Lease, LeaseRecord, break_lease, hold, holder, leases, require_free, take
-from par.study.ledger import Ledger
 from tests.disks import fill
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from par.errors import LedgerError
+from par.ledger.ledger import FORMAT, Ledger, sweeps
 from par.objects import Objects, encode, public
-from par.study.ledger import FORMAT, Ledger, sweeps
 from tests.study.ledgers import CONFIG, begun, contents
 
 

@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import signal
 
-from par.study.ledger import Ledger, SeedResult
+from par.ledger.ledger import Ledger, SeedResult
 from tests.study.ledgers import BULK, CONFIG, begun
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from par.config.run import RunConfig
 from par.errors import LedgerError
+from par.ledger.ledger import Attempt, Ledger, Verdict
 from par.objects import encode
-from par.study.ledger import Attempt, Ledger, Verdict
 from tests.study.ledgers import (
     CONFIG,
     DONE,

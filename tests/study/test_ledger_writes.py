@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from par.errors import LedgerError
-from par.study.ledger import Attempt, ConfigRecord, Ledger, SeedResult, Verdict
+from par.ledger.ledger import Attempt, ConfigRecord, Ledger, SeedResult, Verdict
 from tests.study.ledgers import CONFIG, DONE, begun, contents, in_memory, results
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from par.study.ledger import SeedResult
+from par.ledger.ledger import SeedResult
+from par.ledger.records import ConfigState, SeedState
 from par.study.optimism import optimism
-from par.study.records import ConfigState, SeedState
 from par.study.verdicts import judge
 from tests.study.ledgers import CONFIG
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from par.ledger.ledger import SweepState
+from par.ledger.records import snapshot
 from par.space.stages import Stages
-from par.study.ledger import SweepState
 from par.study.racing import Finished, NewConfiguration, Race, RunSeed, Wait, next_run
-from par.study.records import snapshot
 
 totals = st.dictionaries(st.sampled_from(["small", "middle", "large"]), st.integers(0, 4), max_size=3)
 races = st.builds(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from par.config.run import RunConfig
 from par.errors import LedgerError
-from par.study.records import ConfigRecord, SeedResult, snapshot
+from par.ledger.records import ConfigRecord, SeedResult, snapshot
 from tests.study.ledgers import CONFIG, DONE
 
 

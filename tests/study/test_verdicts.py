@@ -2,7 +2,7 @@
 
 import pytest
 
-from par.study.records import Attempt, ConfigState, SeedResult, SeedState
+from par.ledger.records import Attempt, ConfigState, SeedResult, SeedState
 from par.study.verdicts import aggregates
 from tests.study.ledgers import CONFIG
 

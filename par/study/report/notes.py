@@ -1,7 +1,7 @@
 """What a sweep, a configuration and a seed are, in a few lines of Markdown; the same ledger gives the same text."""
 
 from par import metrics as m
-from par.study.records import ConfigState, SweepState, Verdict
+from par.ledger.records import ConfigState, SweepState, Verdict
 from par.study.report.table import rank, shown
 from par.study.standing import last_word
 

@@ -10,11 +10,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from par.ledger.current_space import recorded_space
+from par.ledger.lease import LeaseRecord, holder
+from par.ledger.ledger import Ledger
+from par.ledger.records import ConfigState, SweepState
 from par.space.space import Space
-from par.study.lease import LeaseRecord, holder
-from par.study.ledger import Ledger
-from par.study.recorded import recorded_space
-from par.study.records import ConfigState, SweepState
 from par.study.report.table import shown
 from par.study.standing import Standing, last_word, standing, standings, unproposed
 from par.study.verdicts import as_judged

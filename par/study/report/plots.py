@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
-from par.study.ledger import ACCURACY, Ledger
-from par.study.records import ConfigState
+from par.ledger.ledger import ACCURACY, Ledger
+from par.ledger.records import ConfigState
 from par.tasks.groups import chance, parse_task
 
 COLUMNS = 2

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from par.study.ledger import Ledger
+from par.ledger.ledger import Ledger
 from tests.study.report.pages import page_of
 from tests.study.report.synthetic import synthetic
 

@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from par.study.lease import holder
-from par.study.ledger import ConfigRecord, Ledger, SeedResult
-from par.study.recorded import recorded_space
+from par.ledger.current_space import recorded_space
+from par.ledger.lease import holder
+from par.ledger.ledger import ConfigRecord, Ledger, SeedResult
 from par.study.report.overview import Overview
 from par.study.report.page.gathered import Gathered, gather
 from par.study.report.page.page import page

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from par import metrics as m
+from par.ledger.ledger import ACCURACY, FORMAT, HISTORY, ConfigRecord, Ledger, SeedResult
+from par.ledger.records import ConfigState, SeedState
 from par.objects import encode
 from par.space.space import Space, parse_space
-from par.study.ledger import ACCURACY, FORMAT, HISTORY, ConfigRecord, Ledger, SeedResult
-from par.study.records import ConfigState, SeedState
 from par.study.verdicts import judge
 
 BACKBONES = ("tiny-qwen2", "tiny-qwen3", "mini-qwen3", "qwen2.5-0.5b")

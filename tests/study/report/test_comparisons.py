@@ -5,9 +5,9 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from par.ledger.ledger import HISTORY, SeedResult
 from par.statistics.comparison import paired_improvement, probability_of_improvement
 from par.statistics.spread import variance_split
-from par.study.ledger import HISTORY, SeedResult
 from tests.study.report.pages import DIVERGED, Page, good, page_of, small
 
 

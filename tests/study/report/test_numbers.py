@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from par.errors import LedgerError
-from par.study.ledger import HISTORY, SeedResult
+from par.ledger.ledger import HISTORY, SeedResult
 from par.study.report.page.caveats import caveats
 from par.study.report.page.datasets import PROFILE_POINTS, cells, confirmed, profiles
 from par.study.report.page.gathered import COURSE_POINTS, Course

@@ -8,9 +8,9 @@ import altair as alt
 import pytest
 from altair.utils.schemapi import SchemaValidationError
 
-from par.study.lease import hold
-from par.study.ledger import ConfigRecord, Ledger, SeedResult
-from par.study.recorded import recorded_space
+from par.ledger.current_space import recorded_space
+from par.ledger.lease import hold
+from par.ledger.ledger import ConfigRecord, Ledger, SeedResult
 from par.study.report.page.blocks import Chart
 from tests.study.report.pages import Page, good, page_of, small
 from tests.study.report.synthetic import BACKBONES, HOSTILE

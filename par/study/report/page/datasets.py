@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from par.ledger.records import ConfigState
 from par.statistics.success import SUCCESS, performance_profile, success_rate
 from par.study.optimism import optimism
-from par.study.records import ConfigState
 from par.study.report.page.blocks import Columns, rounded
 from par.study.report.page.gathered import FRESH, SEARCH, Gathered, Seed, label
 from par.study.report.table import shown

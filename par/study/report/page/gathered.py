@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 
 from par import metrics as m
 from par.errors import LedgerError
+from par.ledger.ledger import ACCURACY, HISTORY, READERS, Ledger
+from par.ledger.records import ConfigState, SeedResult
 from par.statistics.success import SUCCESS
-from par.study.ledger import ACCURACY, HISTORY, READERS, Ledger
 from par.study.racing import Race
-from par.study.records import ConfigState, SeedResult
 from par.study.report.overview import Overview
 from par.study.report.table import rank
 

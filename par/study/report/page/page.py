@@ -7,7 +7,7 @@ from typing import Any
 import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from par.study.ledger import Ledger
+from par.ledger.ledger import Ledger
 from par.study.report.overview import Overview
 from par.study.report.page import curves
 from par.study.report.page.blocks import Columns, Section, compact

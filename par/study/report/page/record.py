@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from par.study.records import ConfigState
+from par.ledger.records import ConfigState
 from par.study.report.page.blocks import Table
 from par.study.report.page.gathered import Gathered
 from par.study.standing import last_word, standing

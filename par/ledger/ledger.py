@@ -2,7 +2,7 @@
 
     <storage>/<sweep>/
       sweep.json                                format, and what the sweep's creator recorded
-      lease-<n>.json                            who drives it, or drove it: see par.study.lease
+      lease-<n>.json                            who drives it, or drove it: see par.ledger.lease
       wanted.json                               space and totals, where the sweep was made larger or ran out
       configs/<id>/config.json                  ConfigRecord
       configs/<id>/seed-<n>/attempt-<k>.json    one life of the seed: begun, and ended unless it died without a word
@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from par.errors import LedgerError
-from par.objects import Objects, decode, encode, public
-from par.study.records import (
+from par.ledger.records import (
     Attempt,
     ConfigRecord,
     ConfigState,
@@ -35,6 +34,7 @@ from par.study.records import (
     Verdict,
     snapshot,
 )
+from par.objects import Objects, decode, encode, public
 
 __all__ = [
     "ACCURACY",

@@ -20,10 +20,10 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from par.errors import DiskFullError, LedgerError
+from par.ledger.ledger import Ledger
+from par.ledger.processes import own_start, pids, runs, user_name
+from par.ledger.records import Record
 from par.objects import decode, encode
-from par.study.ledger import Ledger
-from par.study.processes import own_start, pids, runs, user_name
-from par.study.records import Record
 
 __all__ = ["Lease", "LeaseRecord", "break_lease", "hold", "holder", "latest", "leases", "require_free", "take"]
 

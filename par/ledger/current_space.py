@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
+from par.ledger.ledger import Ledger
 from par.space.space import Exhausted, Space, parse_space
-from par.study.ledger import Ledger
 
 
 def recorded_space(ledger: Ledger) -> Space:
