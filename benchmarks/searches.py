@@ -11,10 +11,10 @@ from ray.tune.search.optuna import OptunaSearch
 
 from benchmarks.landscape import Landscape, Setting
 from par.ledger.records import ConfigState, SeedResult, SeedState
+from par.race.racing import NewConfiguration, Race, RunSeed, next_run
+from par.race.selection import choices
+from par.race.verdicts import judge
 from par.space.space import Space
-from par.study.choice import choices
-from par.study.racing import NewConfiguration, Race, RunSeed, next_run
-from par.study.verdicts import judge
 from ray_jobs.proposals import BackboneStudy
 
 SEEDS = 200

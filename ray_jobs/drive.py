@@ -20,9 +20,9 @@ from par.errors import ConfigError, FailureKind, ParError
 from par.ledger.lease import Lease, break_lease, hold, holder, require_free
 from par.ledger.ledger import Ledger
 from par.ledger.records import ConfigRecord, SweepState
+from par.race.racing import Race
+from par.race.selection import choices
 from par.space.space import Space
-from par.study.choice import choices
-from par.study.racing import Race
 from par.study.report.overview import Overview
 from par.study.report.page.page import write_page
 from par.study.report.plots import accuracy_by_depth

@@ -9,10 +9,10 @@ from typing import Any
 from par.errors import DiskFullError, FailureKind
 from par.ledger.ledger import Ledger
 from par.ledger.records import Attempt, ConfigState, SeedState, SweepState
-from par.study.racing import Run
+from par.race.racing import Run
+from par.race.retry import ADVICE, GiveUp, StartAgain, decide
 from par.training.checkpoint import committed_step
 from ray_jobs.diagnosis import kind_of
-from ray_jobs.recovery import ADVICE, GiveUp, StartAgain, decide
 from ray_jobs.watchdog import hung
 
 

@@ -12,8 +12,8 @@ from rich.console import Console
 from par import metrics as m
 from par.ledger.ledger import ConfigRecord, Ledger
 from par.ledger.records import Attempt
+from par.race.retry import GiveUp, StartAgain
 from ray_jobs.diagnosis import kind_of
-from ray_jobs.recovery import GiveUp, StartAgain
 from ray_jobs.spool import Spool
 from ray_jobs.ticket import Ticket
 from ray_jobs.tracking import config_name

@@ -10,13 +10,13 @@ from ray.tune.search import Searcher
 from par.errors import DiskFullError
 from par.ledger.current_space import want_no_more
 from par.ledger.records import ConfigRecord, ConfigState
+from par.race.racing import Finished, NewConfiguration, Race, Run, RunSeed, Wait, next_run
+from par.race.retry import GiveUp, StartAgain
+from par.race.status import is_complete
+from par.race.verdicts import judge
 from par.space.space import Space
-from par.study.racing import Finished, NewConfiguration, Race, Run, RunSeed, Wait, next_run
-from par.study.standing import is_complete
-from par.study.verdicts import judge
 from ray_jobs.lives import Lives
 from ray_jobs.proposals import BackboneStudy
-from ray_jobs.recovery import GiveUp, StartAgain
 from ray_jobs.ticket import Ticket
 from ray_jobs.warm_start import recorded_points
 

@@ -16,12 +16,12 @@ from sqlalchemy.pool import NullPool
 from par.errors import ConfigError
 from par.ledger.records import ConfigState, SweepState
 from par.objects import public
+from par.race.retry import fates
+from par.race.status import last_word
+from par.race.verdicts import as_judged
 from par.space.space import Space
 from par.study.export import identity
-from par.study.standing import last_word
-from par.study.verdicts import as_judged
 from ray_jobs.proposals import distributions, replayed
-from ray_jobs.recovery import fates
 
 _OWN_TABLES = {"studies", "trials", "version_info"}
 """What every database of Optuna has, of whatever version."""

@@ -16,12 +16,12 @@ from par.config.run import RunConfig
 from par.cost.flops import tokens_per_s
 from par.ledger.current_space import recorded_question, recorded_space
 from par.ledger.ledger import ACCURACY, HISTORY, ConfigRecord, ConfigState, Ledger, SweepState, Verdict
+from par.race.optimism import optimism
+from par.race.racing import Race
+from par.race.status import Standing, last_word, standing
+from par.race.verdicts import aggregates
 from par.space.space import Space
-from par.study.optimism import optimism
-from par.study.racing import Race
 from par.study.report.notes import configuration_note, seed_note, sweep_note
-from par.study.standing import Standing, last_word, standing
-from par.study.verdicts import aggregates
 from ray_jobs.runs import Known, Point, Runs
 from ray_jobs.store import Store
 

@@ -9,9 +9,9 @@ from par.errors import ConfigError, LedgerError
 from par.ledger.current_space import recorded_space
 from par.ledger.ledger import Ledger
 from par.ledger.records import ConfigRecord, ConfigState
+from par.race.verdicts import as_judged
 from par.space.domains import Choice, Domain, FloatRange, IntRange, same
 from par.space.space import Space
-from par.study.verdicts import as_judged
 from ray_jobs.terminal import out
 
 PREFIX = "sweep:"

@@ -10,10 +10,10 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from par.ledger.records import ConfigState, SweepState
+from par.race.racing import Race
+from par.race.status import last_word, standing
 from par.space.domains import Choice, Domain, FloatRange, IntRange
 from par.space.space import Space
-from par.study.racing import Race
-from par.study.standing import last_word, standing
 
 PLACE = {"sweep": pa.string(), "backbone": pa.string(), "configuration": pa.string(), "seed": pa.int64()}
 COURSE = {

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from par.objects import public
+from par.race.retry import fates
 from ray_jobs import options as o
 from ray_jobs.opening import default_storage
-from ray_jobs.recovery import fates
 from ray_jobs.terminal import out, refusing
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _overview(storage: str, name: str) -> "Overview":
 
 
 def _next_step(overview: "Overview", storage: str) -> str:
-    from par.study.standing import is_complete
+    from par.race.status import is_complete
 
     if is_complete(overview.state, overview.space):
         return "Every seed has a result."

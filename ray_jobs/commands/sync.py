@@ -47,7 +47,7 @@ def synced(ledger: "Ledger", tracking_uri: str | None = None) -> "Projection":
 
     from par.ledger.current_space import recorded_space
     from par.ledger.lease import holder
-    from par.study.verdicts import as_judged
+    from par.race.verdicts import as_judged
     from ray_jobs.store import default_uri, open_store
     from ray_jobs.tracking import Projection
 
@@ -68,6 +68,6 @@ def synced(ledger: "Ledger", tracking_uri: str | None = None) -> "Projection":
 
 def _status(state: "SweepState", space: "Space", *, driven: bool) -> str:
     """What MLflow calls the sweep's own state."""
-    from par.study.standing import is_complete
+    from par.race.status import is_complete
 
     return "RUNNING" if driven else "FINISHED" if is_complete(state, space) else "KILLED"

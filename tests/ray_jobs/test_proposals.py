@@ -11,10 +11,10 @@ from ray.tune.search import Searcher
 from par.errors import ConfigError, FailureKind
 from par.ledger.current_space import recorded_space
 from par.ledger.ledger import Ledger, SeedResult
+from par.race.retry import BUDGETS, GiveUp, StartAgain
+from par.race.status import is_complete
 from par.space.space import Space, load_space
-from par.study.standing import is_complete
 from ray_jobs.lives import Lives
-from ray_jobs.recovery import BUDGETS, GiveUp, StartAgain
 from ray_jobs.search import LedgerSearch
 from tests.disks import fill
 from tests.ray_jobs.searches import begin_search

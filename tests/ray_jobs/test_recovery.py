@@ -12,10 +12,10 @@ from ray import tune
 from par.errors import FROM_OUTSIDE, FailureKind
 from par.ledger.ledger import ConfigRecord, Ledger
 from par.ledger.records import Attempt
+from par.race.retry import BUDGETS, GiveUp, StartAgain, decide, learnt_pass, smaller_pass
 from par.testing import tiny_run
 from ray_jobs import trial
 from ray_jobs.cluster import DRIVER, connected
-from ray_jobs.recovery import BUDGETS, GiveUp, StartAgain, decide, learnt_pass, smaller_pass
 from ray_jobs.ticket import Ticket
 from ray_jobs.worker import run_seed
 

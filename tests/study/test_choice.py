@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from par.ledger.records import ConfigState, SeedResult, SeedState
+from par.race.racing import Race
+from par.race.selection import choices
 from par.space.stages import Stages
-from par.study.choice import choices
-from par.study.racing import Race
 from tests.study.ledgers import CONFIG
 
 STAGES = Stages(rungs=(2,), first_seed=0, confirmed=2, fresh=3)

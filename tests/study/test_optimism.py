@@ -4,8 +4,8 @@ import pytest
 
 from par.ledger.ledger import SeedResult
 from par.ledger.records import ConfigState, SeedState
-from par.study.optimism import optimism
-from par.study.verdicts import judge
+from par.race.optimism import optimism
+from par.race.verdicts import judge
 from tests.study.ledgers import CONFIG
 
 FRESH = range(1000, 1010)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from par.ledger.ledger import SweepState
 from par.ledger.records import snapshot
+from par.race.racing import Finished, NewConfiguration, Race, RunSeed, Wait, next_run
 from par.space.stages import Stages
-from par.study.racing import Finished, NewConfiguration, Race, RunSeed, Wait, next_run
 
 totals = st.dictionaries(st.sampled_from(["small", "middle", "large"]), st.integers(0, 4), max_size=3)
 races = st.builds(

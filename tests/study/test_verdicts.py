@@ -3,7 +3,7 @@
 import pytest
 
 from par.ledger.records import Attempt, ConfigState, SeedResult, SeedState
-from par.study.verdicts import aggregates
+from par.race.verdicts import aggregates
 from tests.study.ledgers import CONFIG
 
 

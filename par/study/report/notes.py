@@ -2,8 +2,8 @@
 
 from par import metrics as m
 from par.ledger.records import ConfigState, SweepState, Verdict
+from par.race.status import last_word
 from par.study.report.table import rank, shown
-from par.study.standing import last_word
 
 BEST = 10
 """Configurations that a sweep's note lists."""

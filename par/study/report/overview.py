@@ -14,10 +14,10 @@ from par.ledger.current_space import recorded_space
 from par.ledger.lease import LeaseRecord, holder
 from par.ledger.ledger import Ledger
 from par.ledger.records import ConfigState, SweepState
+from par.race.status import Standing, last_word, standing, standings, unproposed
+from par.race.verdicts import as_judged
 from par.space.space import Space
 from par.study.report.table import shown
-from par.study.standing import Standing, last_word, standing, standings, unproposed
-from par.study.verdicts import as_judged
 
 LONGEST_MESSAGE = 300
 _STYLES = {Standing.WAITING: "dim", Standing.FAILED: "red", Standing.KILLED: "yellow", Standing.RUNNING: "green"}

@@ -4,10 +4,10 @@ from rich.table import Table
 
 from par import metrics as m
 from par.ledger.records import ConfigState, SeedResult, Stage, SweepState, Verdict
+from par.race.racing import Race
 from par.space.space import Space
 from par.statistics.location import summary
 from par.statistics.success import SUCCESS, success_rate
-from par.study.racing import Race
 
 LEFT = ("configuration", "backbone", "G per seed")
 """Columns of names and lists; the others are numbers, to the right."""

@@ -14,8 +14,8 @@ from par import metrics as m
 from par.ledger.ledger import ACCURACY, FORMAT, HISTORY, ConfigRecord, Ledger, SeedResult
 from par.ledger.records import ConfigState, SeedState
 from par.objects import encode
+from par.race.verdicts import judge
 from par.space.space import Space, parse_space
-from par.study.verdicts import judge
 
 BACKBONES = ("tiny-qwen2", "tiny-qwen3", "mini-qwen3", "qwen2.5-0.5b")
 TRAIN_DEPTH, CEILING = 8, 16.0

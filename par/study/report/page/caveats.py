@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from par.race.status import is_complete, unproposed
 from par.statistics.location import mean_interval
 from par.statistics.seeds import TooFew
 from par.statistics.spread import SPREAD_SEEDS, dip_test
 from par.study.report.page.gathered import FRESH, Gathered
 from par.study.report.page.record import evaluation_sets
-from par.study.standing import is_complete, unproposed
 
 
 def caveats(gathered: Gathered) -> list[str]:

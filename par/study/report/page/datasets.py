@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from par.ledger.records import ConfigState
+from par.race.optimism import optimism
+from par.race.status import last_word, standing
 from par.statistics.success import SUCCESS, performance_profile, success_rate
-from par.study.optimism import optimism
 from par.study.report.page.blocks import Columns, rounded
 from par.study.report.page.gathered import FRESH, SEARCH, Gathered, Seed, label
 from par.study.report.table import shown
-from par.study.standing import last_word, standing
 
 PROFILE_POINTS = 80
 """Most steps of a performance profile that are drawn."""

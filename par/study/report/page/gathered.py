@@ -16,8 +16,8 @@ from par import metrics as m
 from par.errors import LedgerError
 from par.ledger.ledger import ACCURACY, HISTORY, READERS, Ledger
 from par.ledger.records import ConfigState, SeedResult
+from par.race.racing import Race
 from par.statistics.success import SUCCESS
-from par.study.racing import Race
 from par.study.report.overview import Overview
 from par.study.report.table import rank
 

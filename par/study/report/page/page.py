@@ -8,6 +8,7 @@ import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from par.ledger.ledger import Ledger
+from par.race.status import Standing, is_complete, standings
 from par.study.report.overview import Overview
 from par.study.report.page import curves
 from par.study.report.page.blocks import Columns, Section, compact
@@ -16,7 +17,6 @@ from par.study.report.page.datasets import TABLES
 from par.study.report.page.gathered import Gathered, gather
 from par.study.report.page.parameters import parameters
 from par.study.report.page.sections import sections
-from par.study.standing import Standing, is_complete, standings
 
 
 def page(overview: Overview, ledger: Ledger) -> str:

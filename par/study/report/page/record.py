@@ -4,9 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from par.ledger.records import ConfigState
+from par.race.status import last_word, standing
 from par.study.report.page.blocks import Table
 from par.study.report.page.gathered import Gathered
-from par.study.standing import last_word, standing
 
 LONGEST_MESSAGE = 400
 HOUR_S = 3600

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from par.study.choice import choices
+from par.race.selection import choices
 from par.study.report.page import charts, curves, results
 from par.study.report.page.blocks import Columns, Section, Table
 from par.study.report.page.comparisons import comparison_tables

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from par.ledger.records import ConfigState
+from par.race.racing import Race
 from par.statistics.selection import selected
-from par.study.racing import Race
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from par import metrics as m
 from par.ledger.records import ConfigState, SeedResult, Stage, SweepState, Verdict
+from par.race.racing import Race
 from par.space.space import Space
 from par.statistics.location import summary
 from par.statistics.scores import lower_bound
 from par.statistics.success import SuccessRate, success_rate
-from par.study.racing import Race
 
 FAR = 16.0
 """G from which a seed counts in success_16x."""

@@ -5,8 +5,8 @@ from enum import StrEnum
 
 from par.errors import FROM_OUTSIDE
 from par.ledger.records import ConfigState, SeedState, SweepState
+from par.race.racing import Finished, Race, next_run
 from par.space.space import Space
-from par.study.racing import Finished, Race, next_run
 
 
 class Standing(StrEnum):
