@@ -22,11 +22,11 @@ from par.ledger.ledger import Ledger
 from par.ledger.records import ConfigRecord, SweepState
 from par.race.racing import Race
 from par.race.selection import choices
+from par.report.overview import Overview
+from par.report.page.page import write_page
+from par.report.plots import accuracy_by_depth
+from par.report.table import results_table
 from par.space.space import Space
-from par.study.report.overview import Overview
-from par.study.report.page.page import write_page
-from par.study.report.plots import accuracy_by_depth
-from par.study.report.table import results_table
 from ray_jobs.cluster import REPOSITORY, Demand, concurrency, connected, demand
 from ray_jobs.lives import Lives, now, saved_step
 from ray_jobs.options import GRACE_S

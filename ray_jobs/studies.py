@@ -19,8 +19,8 @@ from par.objects import public
 from par.race.retry import fates
 from par.race.status import last_word
 from par.race.verdicts import as_judged
+from par.report.export import identity
 from par.space.space import Space
-from par.study.export import identity
 from ray_jobs.proposals import distributions, replayed
 
 _OWN_TABLES = {"studies", "trials", "version_info"}

@@ -20,8 +20,8 @@ from par.race.optimism import optimism
 from par.race.racing import Race
 from par.race.status import Standing, last_word, standing
 from par.race.verdicts import aggregates
+from par.report.notes import configuration_note, seed_note, sweep_note
 from par.space.space import Space
-from par.study.report.notes import configuration_note, seed_note, sweep_note
 from ray_jobs.runs import Known, Point, Runs
 from ray_jobs.store import Store
 

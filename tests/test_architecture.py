@@ -21,7 +21,7 @@ FORBIDDEN = {"ray", "optuna", "mlflow", "ray_jobs"}
 HEAVY = FORBIDDEN | {"torch", "transformers"}
 LIGHT = (
     "par.config.run", "par.space.space", "par.ledger.ledger", "par.cost.flops", "par.evaluation.thresholds",
-    "par.study.report.overview", "par.study.report.page.page", "ray_jobs.cli",
+    "par.report.overview", "par.report.page.page", "ray_jobs.cli",
 )  # fmt: skip
 """What a space is checked with, a ledger read and a trace scored, within a second."""
 LONGEST_FILE = 300

@@ -40,7 +40,7 @@ def export(
     from par.ledger.current_space import recorded_space
     from par.ledger.lease import holder
     from par.ledger.ledger import Ledger
-    from par.study.export import as_csv, as_parquet, seed_table
+    from par.report.export import as_csv, as_parquet, seed_table
 
     with refusing():
         files = [(option, path) for option, path in (("parquet", parquet), ("csv", csv)) if path is not None]

@@ -46,8 +46,8 @@ def report(
 
 
 def _write(ledger: "Ledger", path: Path) -> None:
-    from par.study.report.overview import Overview
-    from par.study.report.page.page import write_page
+    from par.report.overview import Overview
+    from par.report.page.page import write_page
 
     overview = Overview.of(ledger)
     try:

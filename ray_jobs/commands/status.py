@@ -12,7 +12,7 @@ from ray_jobs.opening import default_storage
 from ray_jobs.terminal import out, refusing
 
 if TYPE_CHECKING:
-    from par.study.report.overview import Overview
+    from par.report.overview import Overview
 
 
 def status(
@@ -25,7 +25,7 @@ def status(
 
     Exit code: 0, or 2 for a sweep that does not exist.
     """
-    from par.study.report.overview import sweep_tables
+    from par.report.overview import sweep_tables
 
     with refusing():
         storage = storage or default_storage()
@@ -41,7 +41,7 @@ def _show_all(storage: str) -> None:
     """A sweep that cannot be read hides no other one."""
     from par.errors import ParError
     from par.ledger.ledger import sweeps
-    from par.study.report.overview import sweeps_table
+    from par.report.overview import sweeps_table
 
     readable: list[Overview] = []
     faults: list[str] = []
@@ -57,7 +57,7 @@ def _show_all(storage: str) -> None:
 
 def _overview(storage: str, name: str) -> "Overview":
     from par.ledger.ledger import Ledger
-    from par.study.report.overview import Overview
+    from par.report.overview import Overview
 
     return Overview.of(Ledger.open(storage, name))
 

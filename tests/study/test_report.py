@@ -7,9 +7,9 @@ from rich.console import Console
 
 from par.ledger.ledger import ConfigRecord, Ledger, SeedResult
 from par.ledger.records import ConfigState, SeedState, SweepState, Verdict
+from par.report.plots import accuracy_by_depth
+from par.report.table import results_table
 from par.space.space import Space, parse_space
-from par.study.report.plots import accuracy_by_depth
-from par.study.report.table import results_table
 from par.testing import tiny_run
 
 SPACE = parse_space(

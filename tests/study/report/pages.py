@@ -12,9 +12,9 @@ from typing import Any
 from par.ledger.current_space import recorded_space
 from par.ledger.lease import holder
 from par.ledger.ledger import ConfigRecord, Ledger, SeedResult
-from par.study.report.overview import Overview
-from par.study.report.page.gathered import Gathered, gather
-from par.study.report.page.page import page
+from par.report.overview import Overview
+from par.report.page.gathered import Gathered, gather
+from par.report.page.page import page
 
 SPACE = """
 question: why?

@@ -10,11 +10,11 @@ import pytest
 from par.errors import LedgerError
 from par.ledger.ledger import HISTORY, SeedResult
 from par.race.verdicts import judge
-from par.study.report.page.caveats import caveats
-from par.study.report.page.datasets import PROFILE_POINTS, cells, confirmed, profiles
-from par.study.report.page.gathered import COURSE_POINTS, Course
-from par.study.report.page.page import datasets
-from par.study.report.page.parameters import parameters
+from par.report.page.caveats import caveats
+from par.report.page.datasets import PROFILE_POINTS, cells, confirmed, profiles
+from par.report.page.gathered import COURSE_POINTS, Course
+from par.report.page.page import datasets
+from par.report.page.parameters import parameters
 from tests.study.report.pages import DIVERGED, Page, gathered_of, good, page_of, small
 
 NUMBERS = ("worst", "G ≥ 2", "IQM", "search score")

@@ -11,7 +11,7 @@ from altair.utils.schemapi import SchemaValidationError
 from par.ledger.current_space import recorded_space
 from par.ledger.lease import hold
 from par.ledger.ledger import ConfigRecord, Ledger, SeedResult
-from par.study.report.page.blocks import Chart
+from par.report.page.blocks import Chart
 from tests.study.report.pages import Page, good, page_of, small
 from tests.study.report.synthetic import BACKBONES, HOSTILE
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from par.race.status import is_complete, unproposed
+from par.report.page.gathered import FRESH, Gathered
+from par.report.page.record import evaluation_sets
 from par.statistics.location import mean_interval
 from par.statistics.seeds import TooFew
 from par.statistics.spread import SPREAD_SEEDS, dip_test
-from par.study.report.page.gathered import FRESH, Gathered
-from par.study.report.page.record import evaluation_sets
 
 
 def caveats(gathered: Gathered) -> list[str]:

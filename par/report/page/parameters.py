@@ -9,13 +9,13 @@ from typing import Any, TypeGuard
 
 import altair as alt
 
+from par.report.page.blocks import Chart, Columns, p_text, rounded
+from par.report.page.charts import backbone_colours, named
+from par.report.page.gathered import Gathered, Seed
 from par.space.domains import Domain, FloatRange, IntRange
 from par.statistics.seeds import TooFew
 from par.statistics.success import SUCCESS, success_conditional_mean, success_rate
 from par.statistics.trends import TREND_SEEDS, success_trend
-from par.study.report.page.blocks import Chart, Columns, p_text, rounded
-from par.study.report.page.charts import backbone_colours, named
-from par.study.report.page.gathered import Gathered, Seed
 
 PARTS = 5
 """Equal parts of a range, in which configurations are taken together."""

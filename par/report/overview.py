@@ -16,8 +16,8 @@ from par.ledger.ledger import Ledger
 from par.ledger.records import ConfigState, SweepState
 from par.race.status import Standing, last_word, standing, standings, unproposed
 from par.race.verdicts import as_judged
+from par.report.table import shown
 from par.space.space import Space
-from par.study.report.table import shown
 
 LONGEST_MESSAGE = 300
 _STYLES = {Standing.WAITING: "dim", Standing.FAILED: "red", Standing.KILLED: "yellow", Standing.RUNNING: "green"}

@@ -6,10 +6,10 @@ from typing import Any
 from par.ledger.records import ConfigState
 from par.race.optimism import optimism
 from par.race.status import last_word, standing
+from par.report.page.blocks import Columns, rounded
+from par.report.page.gathered import FRESH, SEARCH, Gathered, Seed, label
+from par.report.table import shown
 from par.statistics.success import SUCCESS, performance_profile, success_rate
-from par.study.report.page.blocks import Columns, rounded
-from par.study.report.page.gathered import FRESH, SEARCH, Gathered, Seed, label
-from par.study.report.table import shown
 
 PROFILE_POINTS = 80
 """Most steps of a performance profile that are drawn."""

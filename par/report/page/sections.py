@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from par.race.selection import choices
-from par.study.report.page import charts, curves, results
-from par.study.report.page.blocks import Columns, Section, Table
-from par.study.report.page.comparisons import comparison_tables
-from par.study.report.page.gathered import Gathered
-from par.study.report.page.parameters import parameter_charts, trend_rows
-from par.study.report.page.record import failure_table, hours_table, missing_table, provenance_table
+from par.report.page import charts, curves, results
+from par.report.page.blocks import Columns, Section, Table
+from par.report.page.comparisons import comparison_tables
+from par.report.page.gathered import Gathered
+from par.report.page.parameters import parameter_charts, trend_rows
+from par.report.page.record import failure_table, hours_table, missing_table, provenance_table
 
 NO_RESULT = "No seed has a result yet."
 

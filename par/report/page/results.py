@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from par.evaluation.spikes import spikes
 from par.ledger.records import ConfigState
 from par.race.optimism import optimism
+from par.report.page.blocks import Table, p_text, text
+from par.report.page.datasets import groups
+from par.report.page.gathered import FRESH, SEARCH, Course, Gathered, Seed
 from par.statistics.censoring import censored_share
 from par.statistics.description import describe
 from par.statistics.seeds import Significance, TooFew
 from par.statistics.success import SUCCESS, THRESHOLDS, performance_profile
 from par.statistics.trends import SIGNAL_SEEDS, early_signal
-from par.study.report.page.blocks import Table, p_text, text
-from par.study.report.page.datasets import groups
-from par.study.report.page.gathered import FRESH, SEARCH, Course, Gathered, Seed
 
 NUMBERS = (
     "n", "worst", f"G ≥ {SUCCESS:g}", "mean G", f"mean of G ≥ {SUCCESS:g}", "median G", "sd", "IQM",

@@ -9,14 +9,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from par.ledger.ledger import Ledger
 from par.race.status import Standing, is_complete, standings
-from par.study.report.overview import Overview
-from par.study.report.page import curves
-from par.study.report.page.blocks import Columns, Section, compact
-from par.study.report.page.caveats import caveats
-from par.study.report.page.datasets import TABLES
-from par.study.report.page.gathered import Gathered, gather
-from par.study.report.page.parameters import parameters
-from par.study.report.page.sections import sections
+from par.report.overview import Overview
+from par.report.page import curves
+from par.report.page.blocks import Columns, Section, compact
+from par.report.page.caveats import caveats
+from par.report.page.datasets import TABLES
+from par.report.page.gathered import Gathered, gather
+from par.report.page.parameters import parameters
+from par.report.page.sections import sections
 
 
 def page(overview: Overview, ledger: Ledger) -> str:
@@ -67,7 +67,7 @@ def _standing(gathered: Gathered) -> str:
 
 @cache
 def _template() -> Any:
-    loader = PackageLoader("par.study.report.page", "")
+    loader = PackageLoader("par.report.page", "")
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from par import metrics as m
+from par.report.page.blocks import Table, p_text, text
+from par.report.page.gathered import Gathered, Seed
 from par.statistics.comparison import paired_improvement, probability_of_improvement
 from par.statistics.groups import compare_groups
 from par.statistics.seeds import Degenerate, Significance, TooFew
 from par.statistics.spread import DIP_SEEDS, dip_test, variance_split
 from par.statistics.success import SUCCESS
-from par.study.report.page.blocks import Table, p_text, text
-from par.study.report.page.gathered import Gathered, Seed
 
 Leaders = Mapping[str, Sequence[Seed]]
 """The seeds of the best configuration of each backbone."""

@@ -3,7 +3,7 @@
 from par import metrics as m
 from par.ledger.records import ConfigState, SweepState, Verdict
 from par.race.status import last_word
-from par.study.report.table import rank, shown
+from par.report.table import rank, shown
 
 BEST = 10
 """Configurations that a sweep's note lists."""

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import altair as alt
 
+from par.report.page.blocks import Chart, Columns
+from par.report.page.gathered import FRESH, SEARCH, Gathered, Outcome
 from par.statistics.success import SUCCESS, THRESHOLDS
-from par.study.report.page.blocks import Chart, Columns
-from par.study.report.page.gathered import FRESH, SEARCH, Gathered, Outcome
 
 BLUE, AMBER, RED, GREEN, GREY = "#3987c4", "#e3a008", "#cf2b50", "#22a06b", "#8a8f98"
 """Colours that stand out on a light and on a dark page, also for the colour-blind."""

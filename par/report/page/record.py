@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from par.ledger.records import ConfigState
 from par.race.status import last_word, standing
-from par.study.report.page.blocks import Table
-from par.study.report.page.gathered import Gathered
+from par.report.page.blocks import Table
+from par.report.page.gathered import Gathered
 
 LONGEST_MESSAGE = 400
 HOUR_S = 3600

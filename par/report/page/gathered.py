@@ -17,9 +17,9 @@ from par.errors import LedgerError
 from par.ledger.ledger import ACCURACY, HISTORY, READERS, Ledger
 from par.ledger.records import ConfigState, SeedResult
 from par.race.racing import Race
+from par.report.overview import Overview
+from par.report.table import rank
 from par.statistics.success import SUCCESS
-from par.study.report.overview import Overview
-from par.study.report.table import rank
 
 SEARCH, FRESH = "search", "fresh"
 """The stages that seeds belong to, as charts and tables call them."""

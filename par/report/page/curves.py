@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import altair as alt
 
 from par import metrics as m
-from par.study.report.page.blocks import Chart, Columns
-from par.study.report.page.charts import OUTCOME, RED, SEED_TOOLTIP, line_at, named
-from par.study.report.page.gathered import Gathered, Outcome, Seed, label
+from par.report.page.blocks import Chart, Columns
+from par.report.page.charts import OUTCOME, RED, SEED_TOOLTIP, line_at, named
+from par.report.page.gathered import Gathered, Outcome, Seed, label
 
 CROWD = 40
 """Lines from which on each is drawn thinner and paler."""

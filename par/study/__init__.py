@@ -1,1 +1,0 @@
-"""What is compared: spaces, the ledger, the order of runs, statistics over seeds."""
