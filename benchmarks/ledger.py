@@ -10,8 +10,8 @@ from benchmarks.harness import Case, Target
 from par.ledger.ledger import ConfigRecord, Ledger, SeedResult, Verdict
 from par.objects import encode
 from par.space.space import Space, parse_space
-from ray_jobs.lives import Lives, now
-from ray_jobs.search import LedgerSearch
+from ray_jobs.driver.attempts import Lives, now
+from ray_jobs.driver.searcher import LedgerSearch
 
 SPACE = """
 question: How long does a driver take to begin?

@@ -16,7 +16,7 @@ import typer
 
 from par.errors import ConfigError
 from ray_jobs import options as o
-from ray_jobs.opening import Totals, begin, new_sweep, resumed_sweep, storage_of
+from ray_jobs.driver.resolve import Totals, begin, new_sweep, resumed_sweep, storage_of
 from ray_jobs.terminal import out, refusing
 from ray_jobs.ticket import HANG_AFTER_S
 from ray_jobs.warm_start import warm_points
@@ -74,7 +74,7 @@ def sweep(
             points = {}
             chosen, ledger = resumed_sweep(resume, home, space, totals, dry_run=dry_run, break_lease=break_lease)
         chosen_kinds = o.kinds_of(failed=failed, kinds=kinds)
-        from ray_jobs.drive import Options, drive, show_plan
+        from ray_jobs.driver.drive import Options, drive, show_plan
 
         options = Options(
             address=address, max_concurrent=max_concurrent, cpus_per_worker=cpus_per_worker,

@@ -16,7 +16,7 @@ from par.race.retry import learnt_pass, smaller_pass
 from par.training.checkpoint import committed_step
 from par.training.parallel import BACKENDS
 from ray_jobs.diagnosis import kind_of, pass_too_large
-from ray_jobs.lives import ended_record, now
+from ray_jobs.driver.attempts import ended_record, now
 from ray_jobs.orders import Orders
 from ray_jobs.provenance import source_hash
 from ray_jobs.ticket import Ticket

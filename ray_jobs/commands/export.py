@@ -9,7 +9,7 @@ import typer
 from par.errors import ConfigError
 from par.objects import Objects, public
 from ray_jobs import options as o
-from ray_jobs.opening import default_storage
+from ray_jobs.driver.resolve import default_storage
 from ray_jobs.terminal import out, refusing
 
 

@@ -8,7 +8,7 @@ import typer
 from par.objects import public
 from par.race.retry import fates
 from ray_jobs import options as o
-from ray_jobs.opening import default_storage
+from ray_jobs.driver.resolve import default_storage
 from ray_jobs.terminal import out, refusing
 
 if TYPE_CHECKING:

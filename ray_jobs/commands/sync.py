@@ -6,7 +6,7 @@ import typer
 
 from par.errors import ConfigError
 from ray_jobs import options as o
-from ray_jobs.opening import storage_of
+from ray_jobs.driver.resolve import storage_of
 from ray_jobs.terminal import out, refusing
 
 if TYPE_CHECKING:

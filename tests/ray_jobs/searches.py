@@ -3,8 +3,8 @@
 from par.errors import FailureKind
 from par.ledger.ledger import Ledger
 from par.space.space import Space
-from ray_jobs.lives import Lives, now
-from ray_jobs.search import LedgerSearch
+from ray_jobs.driver.attempts import Lives, now
+from ray_jobs.driver.searcher import LedgerSearch
 from ray_jobs.ticket import Ticket
 
 

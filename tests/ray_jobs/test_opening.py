@@ -4,7 +4,7 @@ import pytest
 
 from par.errors import ConfigError, FailureKind
 from par.ledger.current_space import recorded_space
-from ray_jobs.opening import Totals, begin, new_sweep, resumed_sweep
+from ray_jobs.driver.resolve import Totals, begin, new_sweep, resumed_sweep
 from ray_jobs.options import kinds_of
 
 SPACE = """

@@ -9,7 +9,7 @@ from rich.console import Console
 from par.errors import FailureKind
 from par.ledger.ledger import Ledger
 from par.race.retry import StartAgain
-from ray_jobs.progress import Progress
+from ray_jobs.driver.callbacks import Progress
 from ray_jobs.ticket import Ticket
 from tests.ray_jobs.projected import ids, new_ledger
 

@@ -14,8 +14,8 @@ from par.ledger.ledger import Ledger, SeedResult
 from par.race.retry import BUDGETS, GiveUp, StartAgain
 from par.race.status import is_complete
 from par.space.space import Space, load_space
-from ray_jobs.lives import Lives
-from ray_jobs.search import LedgerSearch
+from ray_jobs.driver.attempts import Lives
+from ray_jobs.driver.searcher import LedgerSearch
 from tests.disks import fill
 from tests.ray_jobs.searches import begin_search
 

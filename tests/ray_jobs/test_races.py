@@ -13,8 +13,8 @@ from par.ledger.ledger import ConfigState, Ledger, SeedResult
 from par.metrics import ON_THE_WAY
 from par.space.space import Space
 from par.statistics.scores import lower_bound
-from ray_jobs.search import LedgerSearch
-from ray_jobs.stopping import GraceOver, Stopping
+from ray_jobs.driver.searcher import LedgerSearch
+from ray_jobs.driver.stopping import GraceOver, Stopping
 from tests.ray_jobs.exports import ONE, RATES, new_sweep
 from tests.ray_jobs.searches import begin_search
 

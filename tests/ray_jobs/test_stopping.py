@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from ray_jobs.stopping import GraceOver, StopCallback, Stopping
+from ray_jobs.driver.stopping import GraceOver, StopCallback, Stopping
 
 
 def test_the_first_reason_counts():
@@ -48,7 +48,7 @@ def test_the_end_begins_once():
 
 SCRIPT = """
 import os, signal, sys, time
-from ray_jobs.stopping import Stopping
+from ray_jobs.driver.stopping import Stopping
 stopping = Stopping()
 with stopping.on_signals():
     print("ready", flush=True)

@@ -28,14 +28,14 @@ from par.report.plots import accuracy_by_depth
 from par.report.table import results_table
 from par.space.space import Space
 from ray_jobs.cluster import REPOSITORY, Demand, concurrency, connected, demand
-from ray_jobs.lives import Lives, now, saved_step
+from ray_jobs.driver.attempts import Lives, now, saved_step
+from ray_jobs.driver.callbacks import Progress
+from ray_jobs.driver.plan import BackbonePlan, mean_cost, plan_table, sampled_runs, seeds_done
+from ray_jobs.driver.searcher import LedgerSearch
+from ray_jobs.driver.stopping import GraceOver, StopCallback, Stopping
 from ray_jobs.options import GRACE_S
-from ray_jobs.plan import BackbonePlan, mean_cost, plan_table, sampled_runs, seeds_done
-from ray_jobs.progress import Progress
 from ray_jobs.provenance import source_hash
-from ray_jobs.search import LedgerSearch
 from ray_jobs.spool import Spool
-from ray_jobs.stopping import GraceOver, StopCallback, Stopping
 from ray_jobs.store import default_uri, open_store
 from ray_jobs.terminal import as_text
 from ray_jobs.ticket import HANG_AFTER_S, Ticket
