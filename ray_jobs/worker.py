@@ -18,10 +18,10 @@ from par.training.commits import tidy
 from par.training.loop import StepReport, Trainer
 from par.training.parallel import data_mesh, device_of_this_worker, workers
 from par.training.speed import forget, lacks_memory, matrix_peak, peak_memory_gib
-from ray_jobs.orders import Orders
 from ray_jobs.outcome import Report, accuracy_on_the_way, diverged_metrics, outcome, to_parquet
-from ray_jobs.ticket import Ticket
-from ray_jobs.watchdog import Watchdog
+from ray_jobs.trial.spec import Ticket
+from ray_jobs.trial.stop_signal import Orders
+from ray_jobs.trial.watchdog import Watchdog
 
 UNRECORDED = "unrecorded"
 """Under this name a checkpoint between two records keeps the steps since the last one."""

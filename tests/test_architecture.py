@@ -92,7 +92,7 @@ def test_par_imports_no_cluster_library():
         ("import ray", {"ray"}),
         ("import numpy, mlflow.entities as e", {"mlflow"}),
         ("from optuna.trial import Trial", {"optuna"}),
-        ("def f():\n    from ray_jobs.ticket import Ticket", {"ray_jobs"}),
+        ("def f():\n    from ray_jobs.trial.spec import Ticket", {"ray_jobs"}),
         ("if TYPE_CHECKING:\n    import ray.tune", {"ray"}),
         ("importlib.import_module('ray.train')", {"ray"}),
         ("__import__('mlflow')", {"mlflow"}),

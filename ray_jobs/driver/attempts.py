@@ -12,8 +12,8 @@ from par.ledger.records import Attempt, ConfigState, SeedState, SweepState
 from par.race.racing import Run
 from par.race.retry import ADVICE, GiveUp, StartAgain, decide
 from par.training.checkpoint import committed_step
-from ray_jobs.diagnosis import kind_of
-from ray_jobs.watchdog import hung
+from ray_jobs.trial.failure_kind import kind_of
+from ray_jobs.trial.watchdog import hung
 
 
 @dataclass(slots=True)

@@ -13,10 +13,10 @@ from par import metrics as m
 from par.ledger.ledger import ConfigRecord, Ledger
 from par.ledger.records import Attempt
 from par.race.retry import GiveUp, StartAgain
-from ray_jobs.diagnosis import kind_of
 from ray_jobs.spool import Spool
-from ray_jobs.ticket import Ticket
 from ray_jobs.tracking import config_name
+from ray_jobs.trial.failure_kind import kind_of
+from ray_jobs.trial.spec import Ticket
 
 PRINT_EVERY_S = 5.0
 

@@ -17,7 +17,7 @@ from par.race.verdicts import judge
 from par.space.space import Space
 from ray_jobs.driver.attempts import Lives
 from ray_jobs.proposals import BackboneStudy
-from ray_jobs.ticket import Ticket
+from ray_jobs.trial.spec import Ticket
 from ray_jobs.warm_start import recorded_points
 
 

@@ -5,7 +5,7 @@ from par.ledger.ledger import Ledger
 from par.space.space import Space
 from ray_jobs.driver.attempts import Lives, now
 from ray_jobs.driver.searcher import LedgerSearch
-from ray_jobs.ticket import Ticket
+from ray_jobs.trial.spec import Ticket
 
 
 def begin_search(ledger: Ledger, space: Space, *kinds: FailureKind) -> LedgerSearch:

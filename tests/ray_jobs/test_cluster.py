@@ -5,7 +5,7 @@ import os
 import pytest
 
 from par.errors import ConfigError
-from ray_jobs.cluster import concurrency, connected, demand, runtime_env
+from ray_jobs.trial.cluster import concurrency, connected, demand, runtime_env
 
 HEAD = {"CPU": 4.0, "PAR_DRIVER": 64.0}
 

@@ -16,7 +16,7 @@ import yaml
 from packaging.requirements import Requirement
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from ray_jobs.cluster import DRIVER
+from ray_jobs.trial.cluster import DRIVER
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SLOWEST_BOOT_MIN = 15

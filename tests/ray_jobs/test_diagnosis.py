@@ -19,7 +19,7 @@ from par.errors import (
     PreemptedError,
     StoppedError,
 )
-from ray_jobs.diagnosis import kind_of, pass_too_large
+from ray_jobs.trial.failure_kind import kind_of, pass_too_large
 
 OOM = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 TOO_LARGE = PassTooLargeError("8 prompts do not fit")

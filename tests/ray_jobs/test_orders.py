@@ -12,8 +12,8 @@ from par.ledger.lease import Lease, break_lease, take
 from par.ledger.ledger import HISTORY, ConfigRecord, Ledger
 from par.testing import run_processes, tiny_run
 from par.training.checkpoint import committed_step
-from ray_jobs.orders import POLL_S, Orders
-from ray_jobs.ticket import Ticket
+from ray_jobs.trial.spec import Ticket
+from ray_jobs.trial.stop_signal import POLL_S, Orders
 from ray_jobs.worker import run_seed
 
 

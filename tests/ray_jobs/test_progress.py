@@ -10,7 +10,7 @@ from par.errors import FailureKind
 from par.ledger.ledger import Ledger
 from par.race.retry import StartAgain
 from ray_jobs.driver.callbacks import Progress
-from ray_jobs.ticket import Ticket
+from ray_jobs.trial.spec import Ticket
 from tests.ray_jobs.projected import ids, new_ledger
 
 GLOO = "RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:537] Connection reset by peer [127.0.0.1]:6857"

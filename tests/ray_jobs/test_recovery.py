@@ -14,9 +14,9 @@ from par.ledger.ledger import ConfigRecord, Ledger
 from par.ledger.records import Attempt
 from par.race.retry import BUDGETS, GiveUp, StartAgain, decide, learnt_pass, smaller_pass
 from par.testing import tiny_run
-from ray_jobs import trial
-from ray_jobs.cluster import DRIVER, connected
-from ray_jobs.ticket import Ticket
+from ray_jobs.trial import trial
+from ray_jobs.trial.cluster import DRIVER, connected
+from ray_jobs.trial.spec import Ticket
 from ray_jobs.worker import run_seed
 
 WITHOUT_BUDGET = [kind for kind in FailureKind if kind not in FROM_OUTSIDE and kind not in BUDGETS]

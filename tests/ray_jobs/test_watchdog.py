@@ -8,8 +8,8 @@ import pytest
 
 from par.ledger.ledger import ConfigRecord, Ledger
 from par.testing import tiny_run
-from ray_jobs.ticket import Ticket
-from ray_jobs.watchdog import EXIT_CODE, Watchdog, hung
+from ray_jobs.trial.spec import Ticket
+from ray_jobs.trial.watchdog import EXIT_CODE, Watchdog, hung
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from ray_jobs.outcome import (
     signal_metrics,
     to_parquet,
 )
-from ray_jobs.ticket import Ticket
+from ray_jobs.trial.spec import Ticket
 from ray_jobs.worker import _record, run_seed
 
 DEPTHS = (1, 2, 3, 4, 8, 64)

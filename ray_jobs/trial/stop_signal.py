@@ -6,7 +6,7 @@ from time import monotonic
 
 from par.errors import PreemptedError, StoppedError, SupersededError
 from par.ledger.lease import LeaseRecord, latest
-from ray_jobs.ticket import Ticket
+from ray_jobs.trial.spec import Ticket
 
 POLL_S = 2.0
 """How often a worker looks; a small read of the storage each time."""

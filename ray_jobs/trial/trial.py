@@ -15,12 +15,12 @@ from par.errors import FailureKind
 from par.race.retry import learnt_pass, smaller_pass
 from par.training.checkpoint import committed_step
 from par.training.parallel import BACKENDS
-from ray_jobs.diagnosis import kind_of, pass_too_large
 from ray_jobs.driver.attempts import ended_record, now
-from ray_jobs.orders import Orders
 from ray_jobs.provenance import source_hash
-from ray_jobs.ticket import Ticket
-from ray_jobs.watchdog import hung
+from ray_jobs.trial.failure_kind import kind_of, pass_too_large
+from ray_jobs.trial.spec import Ticket
+from ray_jobs.trial.stop_signal import Orders
+from ray_jobs.trial.watchdog import hung
 from ray_jobs.worker import run_seed
 
 LEFT_IN_ORDER = (FailureKind.STOPPED, FailureKind.PREEMPTED)

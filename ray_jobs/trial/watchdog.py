@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from par.ledger.ledger import Ledger
-from ray_jobs.ticket import Ticket
+from ray_jobs.trial.spec import Ticket
 
 EXIT_CODE = 75
 
