@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from par.space.space import Space
-from ray_jobs.proposals import distribution
+from ray_jobs.optuna_studies.study import distribution
 
 GOOD, BAD, NOISE = 0.9, 0.1, 0.05
 TOP, WIDTHS, EDGE = 0.8, (0.3, 0.36, 0.48, 0.75), 0.13

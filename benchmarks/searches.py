@@ -15,7 +15,7 @@ from par.race.racing import NewConfiguration, Race, RunSeed, next_run
 from par.race.selection import choices
 from par.race.verdicts import judge
 from par.space.space import Space
-from ray_jobs.proposals import BackboneStudy
+from ray_jobs.optuna_studies.study import BackboneStudy
 
 SEEDS = 200
 """Trained seeds of each search, as near as a race comes to it."""

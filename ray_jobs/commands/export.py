@@ -50,7 +50,7 @@ def export(
         space = recorded_space(ledger)
         table = seed_table(name, space, state, driven=driven)
         if optuna is not None:
-            from ray_jobs.studies import write_studies
+            from ray_jobs.optuna_studies.export import write_studies
 
             studies = write_studies(optuna, name, space, state, driven=driven)
             _say(f"{public(optuna)}: {', '.join(studies)}")

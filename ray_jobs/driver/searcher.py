@@ -16,9 +16,9 @@ from par.race.status import is_complete
 from par.race.verdicts import judge
 from par.space.space import Space
 from ray_jobs.driver.attempts import Lives
-from ray_jobs.proposals import BackboneStudy
+from ray_jobs.optuna_studies.study import BackboneStudy
+from ray_jobs.optuna_studies.warm_start import recorded_points
 from ray_jobs.trial.spec import Ticket
-from ray_jobs.warm_start import recorded_points
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from par.ledger.ledger import HISTORY, Ledger
 from par.space.space import parse_space
-from ray_jobs.proposals import BackboneStudy
+from ray_jobs.optuna_studies.study import BackboneStudy
 from tests.kills.scene import CONFIGURATIONS, NAME, Scene
 from tests.ray_jobs.sweeps import results, runs
 

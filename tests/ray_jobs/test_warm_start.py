@@ -11,8 +11,8 @@ from par.errors import ConfigError
 from par.ledger.ledger import ConfigRecord, Ledger, Verdict
 from par.space.space import Space, load_space
 from ray_jobs.driver.resolve import begin
+from ray_jobs.optuna_studies.warm_start import fitting, warm_points
 from ray_jobs.sweep import app
-from ray_jobs.warm_start import fitting, warm_points
 from tests.ray_jobs.searches import begin_search
 from tests.study.ledgers import contents
 

@@ -13,7 +13,7 @@ from par.errors import SpaceError
 from par.ledger.records import ConfigRecord, ConfigState
 from par.space.domains import Choice, Domain, FloatRange, IntRange
 from par.space.space import Space
-from ray_jobs.warm_start import Point
+from ray_jobs.optuna_studies.warm_start import Point
 
 DUPLICATES = 50
 """Known proposals in a row after which random ones are tried, and after as many of these whatever can be listed."""

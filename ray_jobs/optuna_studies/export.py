@@ -21,7 +21,7 @@ from par.race.status import last_word
 from par.race.verdicts import as_judged
 from par.report.export import identity
 from par.space.space import Space
-from ray_jobs.proposals import distributions, replayed
+from ray_jobs.optuna_studies.study import distributions, replayed
 
 _OWN_TABLES = {"studies", "trials", "version_info"}
 """What every database of Optuna has, of whatever version."""

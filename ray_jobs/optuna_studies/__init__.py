@@ -1,0 +1,1 @@
+"""Optuna studies: the one that proposes, the one that is exported, and what an older sweep teaches."""
