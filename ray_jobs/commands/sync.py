@@ -12,7 +12,7 @@ from ray_jobs.terminal import out, refusing
 if TYPE_CHECKING:
     from par.ledger.ledger import Ledger, SweepState
     from par.space.space import Space
-    from ray_jobs.tracking import Projection
+    from ray_jobs.mlflow_runs.projection import Projection
 
 TRIES = 3
 """How often a store that fails in between is begun with: another writer may have taken a run away."""
@@ -48,8 +48,8 @@ def synced(ledger: "Ledger", tracking_uri: str | None = None) -> "Projection":
     from par.ledger.current_space import recorded_space
     from par.ledger.lease import holder
     from par.race.verdicts import as_judged
-    from ray_jobs.store import default_uri, open_store
-    from ray_jobs.tracking import Projection
+    from ray_jobs.mlflow_runs.projection import Projection
+    from ray_jobs.mlflow_runs.store import default_uri, open_store
 
     space = recorded_space(ledger)
     uri = tracking_uri or default_uri(ledger.storage)

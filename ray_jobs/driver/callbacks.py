@@ -13,8 +13,8 @@ from par import metrics as m
 from par.ledger.ledger import ConfigRecord, Ledger
 from par.ledger.records import Attempt
 from par.race.retry import GiveUp, StartAgain
-from ray_jobs.spool import Spool
-from ray_jobs.tracking import config_name
+from ray_jobs.mlflow_runs.background import Spool
+from ray_jobs.mlflow_runs.projection import config_name
 from ray_jobs.trial.failure_kind import kind_of
 from ray_jobs.trial.spec import Ticket
 

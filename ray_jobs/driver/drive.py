@@ -32,10 +32,10 @@ from ray_jobs.driver.callbacks import Progress
 from ray_jobs.driver.plan import BackbonePlan, mean_cost, plan_table, sampled_runs, seeds_done
 from ray_jobs.driver.searcher import LedgerSearch
 from ray_jobs.driver.stopping import GraceOver, StopCallback, Stopping
+from ray_jobs.mlflow_runs.background import Spool
+from ray_jobs.mlflow_runs.store import default_uri, open_store
 from ray_jobs.options import GRACE_S
 from ray_jobs.provenance import source_hash
-from ray_jobs.spool import Spool
-from ray_jobs.store import default_uri, open_store
 from ray_jobs.terminal import as_text
 from ray_jobs.trial.cluster import REPOSITORY, Demand, concurrency, connected, demand
 from ray_jobs.trial.spec import HANG_AFTER_S, Ticket

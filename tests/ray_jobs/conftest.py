@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from par.ledger.ledger import Ledger
-from ray_jobs.store import default_uri, open_store
+from ray_jobs.mlflow_runs.store import default_uri, open_store
 from tests.ray_jobs.projected import new_ledger
 
 

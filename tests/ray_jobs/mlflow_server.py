@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from ray_jobs.store import open_store
+from ray_jobs.mlflow_runs.store import open_store
 
 LIMIT_S = 300
 """A server imports for half a minute on two busy cores."""

@@ -9,10 +9,10 @@ import pytest
 from mlflow import MlflowClient
 
 from par.errors import ConfigError
-from ray_jobs import spool as spooling
 from ray_jobs.commands.sync import synced
-from ray_jobs.spool import Spool
-from ray_jobs.store import Store, default_uri, open_store, sync_command
+from ray_jobs.mlflow_runs import background as spooling
+from ray_jobs.mlflow_runs.background import Spool
+from ray_jobs.mlflow_runs.store import Store, default_uri, open_store, sync_command
 from tests.ray_jobs.mlflow_server import Server
 from tests.ray_jobs.projected import RECORDS, begin, everything, everything_finished, finish, ids, new_ledger
 

@@ -13,7 +13,7 @@ from par.ledger.lease import hold
 from par.ledger.ledger import Ledger, Verdict
 from par.statistics.scores import lower_bound
 from ray_jobs.cli import app
-from ray_jobs.store import default_uri
+from ray_jobs.mlflow_runs.store import default_uri
 from ray_jobs.terminal import BAD_INPUT
 from tests.ray_jobs.projected import (
     DIVERGED,

@@ -12,9 +12,9 @@ import pytest
 
 from par.ledger.ledger import ConfigRecord, Ledger, Verdict
 from par.testing import tiny_run
-from ray_jobs.runs import KEY, Point
-from ray_jobs.store import default_uri, open_store
-from ray_jobs.tracking import Projection, config_name
+from ray_jobs.mlflow_runs.projection import Projection, config_name
+from ray_jobs.mlflow_runs.runs import KEY, Point
+from ray_jobs.mlflow_runs.store import default_uri, open_store
 from tests.ray_jobs.projected import (
     DIVERGED,
     LAST,
@@ -382,8 +382,8 @@ def test_trials_of_one_process_do_not_share_a_run(ledger):
 def test_first_use_by_five_processes(tmp_path):
     """Five drivers that open an empty embedded store at once all succeed (M2)."""
     code = (
-        "import sys; from par.ledger.ledger import Ledger; from ray_jobs.tracking import Projection\n"
-        "from ray_jobs.store import default_uri, open_store\n"
+        "import sys; from par.ledger.ledger import Ledger; from ray_jobs.mlflow_runs.projection import Projection\n"
+        "from ray_jobs.mlflow_runs.store import default_uri, open_store\n"
         "ledger = Ledger.create(sys.argv[1], sys.argv[2], {'space': 'question: which?'})\n"
         "Projection(ledger, open_store(default_uri(sys.argv[1]))).sync(ledger.read(), status='FINISHED')\n"
     )

@@ -9,8 +9,8 @@ from time import time
 from typing import Any, Self
 
 from par.ledger.ledger import ConfigRecord, ConfigState, Ledger, SweepState
-from ray_jobs.store import Store, open_store, sync_command
-from ray_jobs.tracking import Projection
+from ray_jobs.mlflow_runs.projection import Projection
+from ray_jobs.mlflow_runs.store import Store, open_store, sync_command
 
 TRIES = 3
 """How often what a store refuses while it answers is tried."""

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NAME
 
-from ray_jobs.store import Store
+from ray_jobs.mlflow_runs.store import Store
 
 KEY = "par.key"
 SWEEP = "par.sweep"

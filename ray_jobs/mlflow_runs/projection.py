@@ -22,8 +22,8 @@ from par.race.status import Standing, last_word, standing
 from par.race.verdicts import aggregates
 from par.report.notes import configuration_note, seed_note, sweep_note
 from par.space.space import Space
-from ray_jobs.runs import Known, Point, Runs
-from ray_jobs.store import Store
+from ray_jobs.mlflow_runs.runs import Known, Point, Runs
+from ray_jobs.mlflow_runs.store import Store
 
 KIND = "par.kind"
 """Of a run: sweep, configuration or seed."""
