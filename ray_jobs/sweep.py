@@ -16,9 +16,9 @@ import typer
 
 from par.errors import ConfigError
 from ray_jobs import options as o
+from ray_jobs.console import out, refusing
 from ray_jobs.driver.resolve import Totals, begin, new_sweep, resumed_sweep, storage_of
 from ray_jobs.optuna_studies.warm_start import warm_points
-from ray_jobs.terminal import out, refusing
 from ray_jobs.trial.spec import HANG_AFTER_S
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

@@ -9,8 +9,8 @@ import typer
 from par.errors import ConfigError
 from par.objects import Objects, public
 from ray_jobs import options as o
+from ray_jobs.console import out, refusing
 from ray_jobs.driver.resolve import default_storage
-from ray_jobs.terminal import out, refusing
 
 
 def export(

@@ -14,8 +14,8 @@ from par.ledger.ledger import Ledger
 from par.objects import Objects
 from par.training.commits import STATE, committed, surplus, tidy, wanted
 from ray_jobs import options as o
+from ray_jobs.console import bytes_text, out, refusing
 from ray_jobs.driver.resolve import default_storage
-from ray_jobs.terminal import bytes_text, out, refusing
 
 PARTIAL, REPLACED, FINISHED = "partial checkpoints", "replaced checkpoints", "training state of finished seeds"
 DRAFTS, SESSIONS = "drafts of killed writers", "session files of Ray"

@@ -7,8 +7,8 @@ import typer
 
 from par.errors import ConfigError
 from ray_jobs import options as o
+from ray_jobs.console import bytes_text, out, refusing
 from ray_jobs.driver.resolve import default_storage
-from ray_jobs.terminal import bytes_text, out, refusing
 
 if TYPE_CHECKING:
     from par.ledger.ledger import Ledger

@@ -8,8 +8,8 @@ import typer
 from par.objects import public
 from par.race.retry import fates
 from ray_jobs import options as o
+from ray_jobs.console import out, refusing
 from ray_jobs.driver.resolve import default_storage
-from ray_jobs.terminal import out, refusing
 
 if TYPE_CHECKING:
     from par.report.overview import Overview

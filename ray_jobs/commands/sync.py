@@ -6,8 +6,8 @@ import typer
 
 from par.errors import ConfigError
 from ray_jobs import options as o
+from ray_jobs.console import out, refusing
 from ray_jobs.driver.resolve import storage_of
-from ray_jobs.terminal import out, refusing
 
 if TYPE_CHECKING:
     from par.ledger.ledger import Ledger, SweepState

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from ray_jobs.terminal import out, refusing
+from ray_jobs.console import out, refusing
 
 if TYPE_CHECKING:
     from par.evaluation.thresholds import Choice, Figures

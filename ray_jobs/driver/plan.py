@@ -15,8 +15,8 @@ from par.config.run import RunConfig
 from par.cost.flops import Cost, seed_cost
 from par.ledger.ledger import SweepState
 from par.space.space import Space
+from ray_jobs.console import bytes_text
 from ray_jobs.optuna_studies.study import BackboneStudy
-from ray_jobs.terminal import bytes_text
 from ray_jobs.trial.cluster import Demand
 
 STARTUP = 10

@@ -12,7 +12,7 @@ from par.ledger.records import ConfigRecord, ConfigState
 from par.race.verdicts import as_judged
 from par.space.domains import Choice, Domain, FloatRange, IntRange, same
 from par.space.space import Space
-from ray_jobs.terminal import out
+from ray_jobs.console import out
 
 PREFIX = "sweep:"
 RECORDED = "warm_start"

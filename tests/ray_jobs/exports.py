@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from par.ledger.current_space import recorded_space
 from par.ledger.ledger import ConfigRecord, Ledger, SeedResult
 from ray_jobs.cli import app
-from ray_jobs.terminal import BAD_INPUT
+from ray_jobs.console import BAD_INPUT
 from tests.ray_jobs.projected import DIVERGED, fail, finish, ids, new_ledger
 
 HEAD = "question: which?\nfixed: {task.name: swap-s3, task.rendering: compact, task.train_depth: 4}\n"

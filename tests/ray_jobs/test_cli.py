@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from par.evaluation.thresholds import Grid, ranking
 from ray_jobs.cli import app
-from ray_jobs.terminal import BAD_INPUT
+from ray_jobs.console import BAD_INPUT
 from tests.evaluation.recorded import recorded
 
 

@@ -11,7 +11,7 @@ from pyarrow import parquet
 from par.ledger.current_space import recorded_space
 from par.ledger.lease import hold
 from par.ledger.ledger import HISTORY, Ledger, SeedResult
-from ray_jobs.terminal import BAD_INPUT
+from ray_jobs.console import BAD_INPUT
 from tests.ray_jobs.exports import (
     BEST,
     CLIMBING,

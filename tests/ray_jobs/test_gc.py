@@ -16,7 +16,7 @@ from par.training import checkpoint
 from par.training.commits import STATE, WEIGHTS
 from par.training.loop import Trainer
 from ray_jobs.cli import app
-from ray_jobs.terminal import bytes_text
+from ray_jobs.console import bytes_text
 
 DRAFT = f".result.json.{'0' * 32}"
 

@@ -12,9 +12,9 @@ from par.ledger.records import SweepState
 from par.space.space import Space, load_space
 from par.space.stages import Stages
 from par.testing import tiny_run
+from ray_jobs.console import bytes_text
 from ray_jobs.driver.drive import Options, plans
 from ray_jobs.driver.plan import BackbonePlan, blind_searches, mean_cost, plan_table
-from ray_jobs.terminal import bytes_text
 from ray_jobs.trial.cluster import Demand
 from tests.ray_jobs.sweeps import write_space
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from par.ledger.ledger import Ledger
 from ray_jobs.cli import app
-from ray_jobs.terminal import BAD_INPUT
+from ray_jobs.console import BAD_INPUT
 from tests.ray_jobs.projected import DIVERGED, everything_finished, finish, ids, new_ledger
 from tests.ray_jobs.sweeps import REPOSITORY
 

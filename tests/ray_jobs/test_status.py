@@ -13,8 +13,8 @@ from par.ledger.lease import hold
 from par.ledger.ledger import Ledger, Verdict
 from par.statistics.scores import lower_bound
 from ray_jobs.cli import app
+from ray_jobs.console import BAD_INPUT
 from ray_jobs.mlflow_runs.store import default_uri
-from ray_jobs.terminal import BAD_INPUT
 from tests.ray_jobs.projected import (
     DIVERGED,
     begin,
