@@ -9,7 +9,7 @@ from pathlib import Path
 
 import par
 import ray_jobs
-from ray_jobs.trial.cluster import REPOSITORY
+from ray_jobs import REPOSITORY
 
 LIBRARIES = ("torch", "transformers", "ray", "optuna", "mlflow", "numpy")
 

@@ -27,6 +27,7 @@ from par.report.page.page import write_page
 from par.report.plots import accuracy_by_depth
 from par.report.table import results_table
 from par.space.space import Space
+from ray_jobs import REPOSITORY
 from ray_jobs.console import as_text
 from ray_jobs.driver.attempts import Lives, now, saved_step
 from ray_jobs.driver.callbacks import Progress
@@ -37,7 +38,7 @@ from ray_jobs.mlflow_runs.background import Spool
 from ray_jobs.mlflow_runs.store import default_uri, open_store
 from ray_jobs.options import GRACE_S
 from ray_jobs.provenance import source_hash
-from ray_jobs.trial.cluster import REPOSITORY, Demand, concurrency, connected, demand
+from ray_jobs.trial.cluster import Demand, concurrency, connected, demand
 from ray_jobs.trial.spec import HANG_AFTER_S, Ticket
 from ray_jobs.trial.trial import run_trial
 

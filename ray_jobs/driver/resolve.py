@@ -12,9 +12,9 @@ from par.ledger.lease import require_free
 from par.ledger.ledger import Ledger, plain_name, sweeps
 from par.objects import Objects, public
 from par.space.space import Space, load_space
+from ray_jobs import REPOSITORY
 from ray_jobs.console import out
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 RESERVED = ("mlflow.db", "artifacts")
 """Names that MLflow's files have in a storage."""
 MAY_GROW = {"backbones", "configurations", "seeds", "confirm", "fresh_seeds"}

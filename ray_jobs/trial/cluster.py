@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -14,8 +13,8 @@ from ray import tune
 from ray._private.runtime_env.constants import RAY_JOB_CONFIG_JSON_ENV_VAR
 
 from par.errors import ConfigError
+from ray_jobs import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 DRIVER = "PAR_DRIVER"
 """Custom resource of the head: the trial processes that only steer Train workers take it, and no CPU."""
 LOCAL_DRIVERS = 64

@@ -8,8 +8,8 @@ import pytest
 
 from tests.browser.conftest import DESKTOP, PHONE
 from tests.ray_jobs.sweeps import REPOSITORY
-from tests.study.report.pages import page_of
-from tests.study.report.synthetic import synthetic
+from tests.report.pages import page_of
+from tests.report.synthetic import synthetic
 
 pytestmark = pytest.mark.browser
 DRAW_MS = 60_000

@@ -16,8 +16,8 @@ from ray.tune.search import Searcher
 from par.ledger.ledger import FORMAT, Ledger, SeedResult
 from par.objects import Objects
 from par.space.space import parse_space
+from tests.ledger.ledgers import CountingStore
 from tests.ray_jobs.searches import begin_search
-from tests.study.ledgers import CountingStore
 
 SPACE = parse_space(
     """

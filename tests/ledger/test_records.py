@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from par.config.run import RunConfig
 from par.errors import LedgerError
 from par.ledger.records import ConfigRecord, SeedResult, snapshot
-from tests.study.ledgers import CONFIG, DONE
+from tests.ledger.ledgers import CONFIG, DONE
 
 
 @given(st.permutations(range(6)), st.randoms(use_true_random=False))

@@ -21,7 +21,7 @@ from par.errors import SpaceError
 from par.metrics import SCORES
 from par.space.domains import Choice, FloatRange, IntRange
 from par.space.space import GRID_LIMIT, load_space
-from tests.study.spaces import located
+from tests.space.spaces import located
 
 ANCHORING = """\
 question: Does anchoring widen the range of step sizes at which seeds still reach G >= 8?

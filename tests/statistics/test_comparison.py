@@ -15,7 +15,7 @@ from par.statistics.comparison import (
     success_difference,
 )
 from par.statistics.seeds import TooFew
-from tests.study.statistics.spoken import spoken
+from tests.statistics.spoken import spoken
 
 ps = st.lists(st.floats(0, 1), max_size=8)
 group = st.lists(st.integers(0, 4).map(float), min_size=4, max_size=8)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from par.statistics.seeds import Degenerate, Significance, TooFew
 from par.statistics.spread import brown_forsythe, dip_test, spread_difference, variance_split
-from tests.study.statistics.spoken import spoken
+from tests.statistics.spoken import spoken
 
 GEARS = [
     [1.006, 0.996, 0.998, 1.000, 0.992, 0.993, 1.002, 0.999, 0.994, 1.000],

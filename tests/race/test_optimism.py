@@ -6,7 +6,7 @@ from par.ledger.ledger import SeedResult
 from par.ledger.records import ConfigState, SeedState
 from par.race.optimism import optimism
 from par.race.verdicts import judge
-from tests.study.ledgers import CONFIG
+from tests.ledger.ledgers import CONFIG
 
 FRESH = range(1000, 1010)
 FAILED = SeedResult(metrics={}, failure="NUMERIC")

@@ -10,7 +10,7 @@ from scipy.stats import binom, chi2, spearmanr
 
 from par.statistics.seeds import Degenerate
 from par.statistics.trends import early_signal, success_trend
-from tests.study.statistics.spoken import spoken
+from tests.statistics.spoken import spoken
 
 SIZES = [0.5e9, 1.5e9, 3e9, 7e9]
 

@@ -9,7 +9,7 @@ from par.ledger.records import ConfigState, SeedResult, SeedState
 from par.race.racing import Race
 from par.race.selection import choices
 from par.space.stages import Stages
-from tests.study.ledgers import CONFIG
+from tests.ledger.ledgers import CONFIG
 
 STAGES = Stages(rungs=(2,), first_seed=0, confirmed=2, fresh=3)
 

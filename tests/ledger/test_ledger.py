@@ -5,7 +5,7 @@ import pytest
 from par.errors import LedgerError
 from par.ledger.ledger import FORMAT, Ledger, sweeps
 from par.objects import Objects, encode, public
-from tests.study.ledgers import CONFIG, begun, contents
+from tests.ledger.ledgers import CONFIG, begun, contents
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from par.errors import LedgerError
 from par.ledger.ledger import Attempt, ConfigRecord, Ledger, SeedResult, Verdict
-from tests.study.ledgers import CONFIG, DONE, begun, contents, in_memory, results
+from tests.ledger.ledgers import CONFIG, DONE, begun, contents, in_memory, results
 
 
 @pytest.fixture

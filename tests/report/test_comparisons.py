@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from par.ledger.ledger import HISTORY, SeedResult
 from par.statistics.comparison import paired_improvement, probability_of_improvement
 from par.statistics.spread import variance_split
-from tests.study.report.pages import DIVERGED, Page, good, page_of, small
+from tests.report.pages import DIVERGED, Page, good, page_of, small
 
 
 def test_backbones_are_compared_by_their_best(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 
 from par.errors import SpaceError
 from par.space.space import load_space
-from tests.study.spaces import located
+from tests.space.spaces import located
 
 
 @pytest.fixture(scope="session")

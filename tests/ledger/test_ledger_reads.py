@@ -10,7 +10,7 @@ from par.config.run import RunConfig
 from par.errors import LedgerError
 from par.ledger.ledger import Attempt, Ledger, Verdict
 from par.objects import encode
-from tests.study.ledgers import (
+from tests.ledger.ledgers import (
     CONFIG,
     DONE,
     CountingStore,

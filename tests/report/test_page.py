@@ -12,8 +12,8 @@ from par.ledger.current_space import recorded_space
 from par.ledger.lease import hold
 from par.ledger.ledger import ConfigRecord, Ledger, SeedResult
 from par.report.page.blocks import Chart
-from tests.study.report.pages import Page, good, page_of, small
-from tests.study.report.synthetic import BACKBONES, HOSTILE
+from tests.report.pages import Page, good, page_of, small
+from tests.report.synthetic import BACKBONES, HOSTILE
 
 LIMIT = 5_000_000
 SECTIONS = [

@@ -15,7 +15,7 @@ from par.report.page.datasets import PROFILE_POINTS, cells, confirmed, profiles
 from par.report.page.gathered import COURSE_POINTS, Course
 from par.report.page.page import datasets
 from par.report.page.parameters import parameters
-from tests.study.report.pages import DIVERGED, Page, gathered_of, good, page_of, small
+from tests.report.pages import DIVERGED, Page, gathered_of, good, page_of, small
 
 NUMBERS = ("worst", "G ≥ 2", "IQM", "search score")
 

@@ -2,7 +2,7 @@ from par.statistics.comparison import holm, success_difference
 from par.statistics.groups import compare_groups
 from par.statistics.seeds import TooFew
 from par.statistics.spread import brown_forsythe, spread_difference
-from tests.study.statistics.spoken import spoken
+from tests.statistics.spoken import spoken
 
 GROUPS = {"0.5b": [0.0, 0.4, 1.1, 0, 2.2, 0], "3b": [16.0, 3, 16, 0, 16, 8], "7b": [16.0, 16, 16, 12, 16, 16]}
 

@@ -12,6 +12,7 @@ from par.ledger.current_space import recorded_space
 from par.ledger.lease import hold
 from par.ledger.ledger import HISTORY, Ledger, SeedResult
 from ray_jobs.console import BAD_INPUT
+from tests.ledger.ledgers import contents
 from tests.ray_jobs.exports import (
     BEST,
     CLIMBING,
@@ -27,7 +28,6 @@ from tests.ray_jobs.exports import (
     unfinished,
 )
 from tests.ray_jobs.projected import LATER, SPACE, begin, finish, ids, new_ledger
-from tests.study.ledgers import contents
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from par.ledger.current_space import recorded_space, want, want_no_more
-from tests.study.report.pages import good, small
+from tests.report.pages import good, small
 
 
 def test_an_exhausted_space_is_complete_for_every_reader(tmp_path):

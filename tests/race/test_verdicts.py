@@ -4,7 +4,7 @@ import pytest
 
 from par.ledger.records import Attempt, ConfigState, SeedResult, SeedState
 from par.race.verdicts import aggregates
-from tests.study.ledgers import CONFIG
+from tests.ledger.ledgers import CONFIG
 
 
 def config(*results: SeedResult) -> ConfigState:

@@ -5,7 +5,7 @@ import os
 import signal
 
 from par.ledger.ledger import Ledger, SeedResult
-from tests.study.ledgers import BULK, CONFIG, begun
+from tests.ledger.ledgers import BULK, CONFIG, begun
 
 
 def write_seeds(ledger: Ledger, first: int, last: int) -> None:

@@ -13,8 +13,8 @@ from par.space.space import Space, load_space
 from ray_jobs.driver.resolve import begin
 from ray_jobs.optuna_studies.warm_start import fitting, warm_points
 from ray_jobs.sweep import app
+from tests.ledger.ledgers import contents
 from tests.ray_jobs.searches import begin_search
-from tests.study.ledgers import contents
 
 SPACE = """
 question: Which?

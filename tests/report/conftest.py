@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from par.ledger.ledger import Ledger
-from tests.study.report.pages import page_of
-from tests.study.report.synthetic import synthetic
+from tests.report.pages import page_of
+from tests.report.synthetic import synthetic
 
 
 @pytest.fixture(scope="session")
