@@ -10,7 +10,7 @@ from benchmarks.harness import Case, Target
 from par.ledger.ledger import ConfigRecord, Ledger, SeedResult, Verdict
 from par.objects import encode
 from par.space.space import Space, parse_space
-from ray_jobs.driver.attempts import Lives, now
+from ray_jobs.driver.attempts import Attempts, now
 from ray_jobs.driver.searcher import LedgerSearch
 
 SPACE = """
@@ -75,7 +75,7 @@ def filled(storage: Path, space: Space, configurations: int) -> Ledger:
 
 def replayed(ledger: Ledger, space: Space) -> list[float]:
     """Begin as a driver does; count the configurations, results and told trials, and add up what was told."""
-    lives = Lives(ledger, space.stages.search_seeds, lambda config, seed: 0)
+    lives = Attempts(ledger, space.stages.search_seeds, lambda config, seed: 0)
     state = lives.take_over(ledger.read(), now())
     search = LedgerSearch(lives, space, lambda record, seed: {}, state.configs)
     known = search.race.configs.values()

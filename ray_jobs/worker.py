@@ -19,40 +19,42 @@ from par.training.loop import StepReport, Trainer
 from par.training.parallel import data_mesh, device_of_this_worker, workers
 from par.training.speed import forget, lacks_memory, matrix_peak, peak_memory_gib
 from ray_jobs.outcome import Report, accuracy_on_the_way, diverged_metrics, outcome, to_parquet
-from ray_jobs.trial.spec import Ticket
-from ray_jobs.trial.stop_signal import Orders
+from ray_jobs.trial.spec import TrialSpec
+from ray_jobs.trial.stop_signal import StopSignal
 from ray_jobs.trial.watchdog import Watchdog
 
 UNRECORDED = "unrecorded"
 """Under this name a checkpoint between two records keeps the steps since the last one."""
 
 
-def run_seed(ticket: Ticket, report: Report, orders: Orders | None = None) -> SeedResult:
+def run_seed(spec: TrialSpec, report: Report, stop_signal: StopSignal | None = None) -> SeedResult:
     """Train and evaluate one seed and write its result to the ledger; every worker of the seed calls it.
 
     ``report`` gets one flat record per ``train.report_every`` steps and per evaluated batch. A diverged seed is a
-    result: G = 0 with its failure kind. Raises StoppedError, with a checkpoint saved, if the driver's ``orders`` say
-    so, and SupersededError, with nothing written, if the seed is another driver's by now.
+    result: G = 0 with its failure kind. Raises StoppedError, with a checkpoint saved, if ``stop_signal`` says so,
+    and SupersededError, with nothing written, if the seed is another driver's by now.
     """
-    run = ticket.run
+    run = spec.run
     forget(device_of_this_worker())
     trainer = Trainer(run, data_mesh(run.train.precision))
-    with Watchdog(ticket, workers(trainer.mesh)[0]) as watchdog:
-        return _run_seed(trainer, ticket, report, orders or Orders(ticket), watchdog)
+    with Watchdog(spec, workers(trainer.mesh)[0]) as watchdog:
+        return _run_seed(trainer, spec, report, stop_signal or StopSignal(spec), watchdog)
 
 
-def _run_seed(trainer: Trainer, ticket: Ticket, report: Report, orders: Orders, watchdog: Watchdog) -> SeedResult:
+def _run_seed(
+    trainer: Trainer, spec: TrialSpec, report: Report, stop_signal: StopSignal, watchdog: Watchdog
+) -> SeedResult:
     def evaluated(record: Mapping[str, Any]) -> None:
         watchdog.beat()
         report(record)
-        if orders.wants_to_leave():
-            raise orders.leave()
+        if stop_signal.wants_to_leave():
+            raise stop_signal.leave()
 
-    run, ledger, checkpoints = trainer.run, ticket.ledger(), ticket.checkpoints
+    run, ledger, checkpoints = trainer.run, spec.ledger(), spec.checkpoints
     history = checkpoint.resume(trainer, checkpoints)
     files: dict[str, bytes] = {}
     try:
-        for row in _train(trainer, checkpoints, history, orders, watchdog):
+        for row in _train(trainer, checkpoints, history, stop_signal, watchdog):
             report({"phase": "train", **row})
         found = outcome(trainer, history, checkpoints, evaluated)
         files |= found.files
@@ -61,24 +63,24 @@ def _run_seed(trainer: Trainer, ticket: Ticket, report: Report, orders: Orders, 
         metrics = diverged_metrics(trainer.step + 1, history)
         result = SeedResult(metrics=metrics, failure=fault.kind, message=str(fault), step=trainer.step)
     if workers(trainer.mesh)[0] == 0:
-        orders.check_ownership()
+        stop_signal.check_ownership()
         files[HISTORY] = to_parquet(history)
         for name, data in files.items():
-            ledger.write_bytes(ticket.config, ticket.seed, name, data)
-        ledger.finish(ticket.config, ticket.seed, result)
+            ledger.write_bytes(spec.config, spec.seed, name, data)
+        ledger.finish(spec.config, spec.seed, result)
         with suppress(OSError):  # the seed is done; `par gc` can still do it
             tidy(checkpoints, done=True)
     return result
 
 
 def _train(
-    trainer: Trainer, folder: Objects, history: list[dict[str, Any]], orders: Orders, watchdog: Watchdog
+    trainer: Trainer, folder: Objects, history: list[dict[str, Any]], stop_signal: StopSignal, watchdog: Watchdog
 ) -> Iterator[dict[str, Any]]:
     """Run to the last step; yield a record per report, append it to ``history``, commit checkpoints.
 
     Raises StoppedError after a commit once a worker is told to leave.
     """
-    trainer.wants_to_leave = orders.wants_to_leave
+    trainer.wants_to_leave = stop_signal.wants_to_leave
     train = trainer.run.train
     if trainer.step < train.steps and workers(trainer.mesh)[0] == 0:
         folder.delete(COUNTS)  # those of weights that are now trained again
@@ -95,11 +97,11 @@ def _train(
             yield history[-1]
             recent = []
         if commits or step.leaving:
-            orders.check_ownership()
+            stop_signal.check_ownership()
             accuracy = history[-1][m.ON_THE_WAY.name] if commits else None
             checkpoint.save(trainer, folder, [*history, *_unrecorded(recent)], accuracy=accuracy)
         if step.leaving:
-            raise orders.leave()
+            raise stop_signal.leave()
 
 
 def _unrecorded(recent: list[StepReport]) -> list[dict[str, Any]]:

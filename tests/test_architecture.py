@@ -92,7 +92,7 @@ def test_par_imports_no_cluster_library():
         ("import ray", {"ray"}),
         ("import numpy, mlflow.entities as e", {"mlflow"}),
         ("from optuna.trial import Trial", {"optuna"}),
-        ("def f():\n    from ray_jobs.trial.spec import Ticket", {"ray_jobs"}),
+        ("def f():\n    from ray_jobs.trial.spec import TrialSpec", {"ray_jobs"}),
         ("if TYPE_CHECKING:\n    import ray.tune", {"ray"}),
         ("importlib.import_module('ray.train')", {"ray"}),
         ("__import__('mlflow')", {"mlflow"}),
@@ -102,7 +102,7 @@ def test_par_imports_no_cluster_library():
 def test_a_planted_import_is_caught(tmp_path, planted, caught):
     """A forbidden import in a copy of a file of par is seen, in every form; what only looks like one is not."""
     copy = tmp_path / "config.py"
-    copy.write_text((REPOSITORY / "par" / "config.py").read_text() + f"\n\n{planted}\n")
+    copy.write_text((REPOSITORY / "par" / "config" / "run.py").read_text() + f"\n\n{planted}\n")
     assert forbidden(copy) == caught
 
 

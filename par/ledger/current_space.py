@@ -9,7 +9,7 @@ from par.ledger.ledger import Ledger
 from par.space.space import Exhausted, Space, parse_space
 
 
-def recorded_space(ledger: Ledger) -> Space:
+def current_space(ledger: Ledger) -> Space:
     """Read the space from the ledger, with the totals that are wanted by now. Raises SpaceError if it is faulty."""
     wanted = ledger.wanted()
     space = parse_space(wanted.get("space", ledger.sweep["space"]), Path(ledger.sweep["space_path"]))
@@ -21,7 +21,7 @@ def recorded_space(ledger: Ledger) -> Space:
     return replace(space, configurations=configurations, stages=stages, exhausted=exhausted)
 
 
-def recorded_question(ledger: Ledger) -> str:
+def current_question(ledger: Ledger) -> str:
     """What the sweep is to answer, without the check of its space."""
     return str(YAML(typ="safe").load(ledger.sweep["space"])["question"])
 

@@ -9,7 +9,7 @@ from par.race.racing import Finished, Race, next_run
 from par.space.space import Space
 
 
-class Standing(StrEnum):
+class Status(StrEnum):
     """Of one seed."""
 
     DONE = "done"
@@ -23,17 +23,17 @@ class Standing(StrEnum):
     """It has not begun."""
 
 
-def standing(config: ConfigState, seed: int, *, driven: bool) -> Standing:
+def seed_status(config: ConfigState, seed: int, *, driven: bool) -> Status:
     """Where a seed stands; ``driven`` says whether a driver is alive, without which nothing runs."""
     state = config.seeds.get(seed, SeedState((), None))
     if state.result is not None:
-        return Standing.DONE
+        return Status.DONE
     if not state.attempts:
-        return Standing.WAITING
+        return Status.WAITING
     if not state.attempts[-1].ended:
-        return Standing.RUNNING if driven else Standing.KILLED
+        return Status.RUNNING if driven else Status.KILLED
     failure = state.attempts[-1].record.get("failure")
-    return Standing.KILLED if failure is None or failure in FROM_OUTSIDE else Standing.FAILED
+    return Status.KILLED if failure is None or failure in FROM_OUTSIDE else Status.FAILED
 
 
 def last_word(config: ConfigState, seed: int) -> tuple[str, str]:
@@ -45,16 +45,16 @@ def last_word(config: ConfigState, seed: int) -> tuple[str, str]:
     return record.get("failure", ""), record.get("message", "")
 
 
-def standings(state: SweepState, space: Space, *, driven: bool) -> Counter[Standing]:
+def status_counts(state: SweepState, space: Space, *, driven: bool) -> Counter[Status]:
     """How many seeds of the whole sweep stand where; of configurations that are not proposed yet the first ones wait.
 
     Seeds that a race may still come to are not among them.
     """
     race = Race(space.stages, space.score, state.configs)
     found = Counter(
-        standing(config, seed, driven=driven) for config in state.configs for seed in race.wanted(config.id)
+        seed_status(config, seed, driven=driven) for config in state.configs for seed in race.wanted(config.id)
     )
-    found[Standing.WAITING] += unproposed(state, space) * space.stages.rungs[0]
+    found[Status.WAITING] += unproposed(state, space) * space.stages.rungs[0]
     return found
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet
 
 from par.ledger.records import ConfigState, SweepState
 from par.race.racing import Race
-from par.race.status import last_word, standing
+from par.race.status import last_word, seed_status
 from par.space.domains import Choice, Domain, FloatRange, IntRange
 from par.space.space import Space
 
@@ -95,7 +95,7 @@ def _rows(config: ConfigState, race: Race, *, driven: bool) -> Iterator[dict[str
             "configuration": config.id,
             "seed": seed,
             "stage": config.stage(seed),
-            "status": standing(config, seed, driven=driven).value,
+            "status": seed_status(config, seed, driven=driven).value,
             "failure": last_word(config, seed)[0] or None,
             "attempts": len(config.attempts(seed)),
             "device_hours": config.device_hours(seed),

@@ -10,17 +10,17 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from par.ledger.current_space import recorded_space
+from par.ledger.current_space import current_space
 from par.ledger.lease import LeaseRecord, holder
 from par.ledger.ledger import Ledger
 from par.ledger.records import ConfigState, SweepState
-from par.race.status import Standing, last_word, standing, standings, unproposed
+from par.race.status import Status, last_word, seed_status, status_counts, unproposed
 from par.race.verdicts import as_judged
 from par.report.table import shown
 from par.space.space import Space
 
 LONGEST_MESSAGE = 300
-_STYLES = {Standing.WAITING: "dim", Standing.FAILED: "red", Standing.KILLED: "yellow", Standing.RUNNING: "green"}
+_STYLES = {Status.WAITING: "dim", Status.FAILED: "red", Status.KILLED: "yellow", Status.RUNNING: "green"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +37,7 @@ class Overview:
     @classmethod
     def of(cls, ledger: Ledger) -> Self:
         """The sweep as its ledger stands now. Raises ParError if it is damaged."""
-        space, driver, now = recorded_space(ledger), holder(ledger), datetime.now(UTC)
+        space, driver, now = current_space(ledger), holder(ledger), datetime.now(UTC)
         return cls(name=ledger.name, space=space, state=as_judged(ledger.read(), space), driver=driver, now=now)
 
     @property
@@ -61,14 +61,14 @@ def sweeps_table(overviews: Iterable[Overview]) -> Table:
     for column in ("sweep", "configurations", "done", "failed", "running", "to do", "best score", "activity", "driver"):
         table.add_column(column, justify="left" if column in ("sweep", "driver") else "right")
     for overview in overviews:
-        found = standings(overview.state, overview.space, driven=overview.driven)
+        found = status_counts(overview.state, overview.space, driven=overview.driven)
         scores = [config.verdict.score for config in overview.state.configs if config.verdict]
         active = overview.activity()
         table.add_row(
             overview.name,
             f"{len(overview.state.configs)}/{overview.space.total}",
-            *(str(found[which]) for which in (Standing.DONE, Standing.FAILED, Standing.RUNNING)),
-            str(found[Standing.KILLED] + found[Standing.WAITING]),
+            *(str(found[which]) for which in (Status.DONE, Status.FAILED, Status.RUNNING)),
+            str(found[Status.KILLED] + found[Status.WAITING]),
             f"{max(scores):.3f}" if scores else "-",
             f"{age(overview.now, active)} ago" if active else "-",
             f"{overview.driver.user}@{overview.driver.host}" if overview.driver else "-",
@@ -114,12 +114,12 @@ def _seeds_table(overview: Overview) -> Table:
 
 
 def _cell(overview: Overview, config: ConfigState, seed: int) -> Text:
-    stands, attempts = standing(config, seed, driven=overview.driven), config.attempts(seed)
+    stands, attempts = seed_status(config, seed, driven=overview.driven), config.attempts(seed)
     times = f" ×{len(attempts)}" if len(attempts) > 1 else ""
-    if stands is Standing.DONE:
+    if stands is Status.DONE:
         return Text(shown(config.results[seed]) + times)
     text, record = last_word(config, seed)[0] or stands.value, attempts[-1].record if attempts else {}
-    if stands is Standing.RUNNING and "start" in record:
+    if stands is Status.RUNNING and "start" in record:
         text = f"running {age(overview.now, datetime.fromisoformat(record['start']))}"
     return Text(text + times, style=_STYLES[stands])
 

@@ -37,7 +37,7 @@ def export(
 
     Exit code: 0, or 2 for a sweep that does not exist, a file or study that does, or none of the three options.
     """
-    from par.ledger.current_space import recorded_space
+    from par.ledger.current_space import current_space
     from par.ledger.lease import holder
     from par.ledger.ledger import Ledger
     from par.report.export import as_csv, as_parquet, seed_table
@@ -47,7 +47,7 @@ def export(
         _require_free(files, optuna)
         ledger = Ledger.open(storage or default_storage(), name)
         driven, state = holder(ledger) is not None, ledger.read()
-        space = recorded_space(ledger)
+        space = current_space(ledger)
         table = seed_table(name, space, state, driven=driven)
         if optuna is not None:
             from ray_jobs.optuna_studies.export import write_studies

@@ -45,13 +45,13 @@ def synced(ledger: "Ledger", tracking_uri: str | None = None) -> "Projection":
     """Bring MLflow to the ledger's state. Raises ConfigError if the store does not take it."""
     from mlflow.exceptions import MlflowException
 
-    from par.ledger.current_space import recorded_space
+    from par.ledger.current_space import current_space
     from par.ledger.lease import holder
     from par.race.verdicts import as_judged
     from ray_jobs.mlflow_runs.projection import Projection
     from ray_jobs.mlflow_runs.store import default_uri, open_store
 
-    space = recorded_space(ledger)
+    space = current_space(ledger)
     uri = tracking_uri or default_uri(ledger.storage)
     fault: Exception | None = None
     for _ in range(TRIES):

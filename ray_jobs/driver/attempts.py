@@ -17,7 +17,7 @@ from ray_jobs.trial.watchdog import hung
 
 
 @dataclass(slots=True)
-class Lives:
+class Attempts:
     """What became of the seeds that have no result.
 
     ``kinds`` are the failures that this driver was asked to start again; ``saved_step`` reads where a seed would go on.

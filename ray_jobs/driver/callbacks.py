@@ -13,10 +13,10 @@ from par import metrics as m
 from par.ledger.ledger import ConfigRecord, Ledger
 from par.ledger.records import Attempt
 from par.race.retry import GiveUp, StartAgain
-from ray_jobs.mlflow_runs.background import Spool
+from ray_jobs.mlflow_runs.background import BackgroundProjection
 from ray_jobs.mlflow_runs.projection import config_name
 from ray_jobs.trial.failure_kind import kind_of
-from ray_jobs.trial.spec import Ticket
+from ray_jobs.trial.spec import TrialSpec
 
 PRINT_EVERY_S = 5.0
 
@@ -27,7 +27,7 @@ class Progress(Callback):
     def __init__(
         self,
         ledger: Ledger,
-        projection: Spool,
+        projection: BackgroundProjection,
         console: Console,
         *,
         done: int,
@@ -46,64 +46,64 @@ class Progress(Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Open the seed's run."""
-        ticket = Ticket.of_trial(trial.config)
-        config = self.ledger.read_config(ticket.config)
-        self.projection.sync_seed(config, ticket.seed, running=True)
+        spec = TrialSpec.of_trial(trial.config)
+        config = self.ledger.read_config(spec.config)
+        self.projection.sync_seed(config, spec.seed, running=True)
         self.projection.sync_config(config, running=True)
-        self._print(ticket, "starts")
+        self._print(spec, "starts")
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
         """Have a training record logged; print one every few seconds."""
-        ticket = Ticket.of_trial(trial.config)
+        spec = TrialSpec.of_trial(trial.config)
         if result.get("phase") == "train":
             names = {"step", *(metric.name for metric in m.TRAINING)}
             row = {name: value for name, value in result.items() if name in names}
-            self.projection.log_steps(self._record(ticket), ticket.seed, row)
+            self.projection.log_steps(self._record(spec), spec.seed, row)
         now = self.clock()
         if now - self.printed.get(trial.trial_id, float("-inf")) >= PRINT_EVERY_S:
             self.printed[trial.trial_id] = now
-            self._print(ticket, _describe(result, ticket.settings["train"]["steps"]))
+            self._print(spec, _describe(result, spec.settings["train"]["steps"]))
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Project the seed's result, and its configuration's verdict if it is the last one."""
-        ticket = Ticket.of_trial(trial.config)
-        config = self.ledger.read_config(ticket.config)
-        self.projection.sync_seed(config, ticket.seed)
+        spec = TrialSpec.of_trial(trial.config)
+        config = self.ledger.read_config(spec.config)
+        self.projection.sync_seed(config, spec.seed)
         self.projection.sync_config(config, running=True)
-        result = config.results.get(ticket.seed)
+        result = config.results.get(spec.seed)
         if result is None:
-            self._print(ticket, f"left at step {config.attempts(ticket.seed)[-1].saved_step}, goes on from there")
+            self._print(spec, f"left at step {config.attempts(spec.seed)[-1].saved_step}, goes on from there")
             return
         self.done += 1
         outcome = result.failure or f"G = {result.metrics[m.G.name]:.2f}"
-        self._print(ticket, f"done: {outcome} ({self.done} of {self.total} seeds)")
+        self._print(spec, f"done: {outcome} ({self.done} of {self.total} seeds)")
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Have it decided what follows for a seed whose trial failed, and say so."""
-        ticket = Ticket.of_trial(trial.config)
+        spec = TrialSpec.of_trial(trial.config)
         fault = _error(trial)
         decision = self.settle(trial.trial_id, fault)
-        config = self.ledger.read_config(ticket.config)
-        self.projection.sync_seed(config, ticket.seed)
-        self._print(ticket, f"failed ({_said(config.attempts(ticket.seed), fault)})")
+        config = self.ledger.read_config(spec.config)
+        self.projection.sync_seed(config, spec.seed)
+        self._print(spec, f"failed ({_said(config.attempts(spec.seed), fault)})")
         match decision:
             case StartAgain(reason):
-                self._print(ticket, f"starts again ({reason})")
+                self._print(spec, f"starts again ({reason})")
             case GiveUp(reason):
-                self._print(ticket, f"is given up ({reason})")
+                self._print(spec, f"is given up ({reason})")
             case None:
                 self.done += 1
 
-    def _record(self, ticket: Ticket) -> ConfigRecord:
-        if ticket.config not in self.records:
-            self.records[ticket.config] = self.ledger.read_config(ticket.config).record
-        return self.records[ticket.config]
+    def _record(self, spec: TrialSpec) -> ConfigRecord:
+        if spec.config not in self.records:
+            self.records[spec.config] = self.ledger.read_config(spec.config).record
+        return self.records[spec.config]
 
-    def _print(self, ticket: Ticket, message: str) -> None:
-        name = config_name(self._record(ticket))
-        line = f"{datetime.now():%H:%M:%S}  {name}·seed{ticket.seed}  {message}"
+    def _print(self, spec: TrialSpec, message: str) -> None:
+        name = config_name(self._record(spec))
+        line = f"{datetime.now():%H:%M:%S}  {name}·seed{spec.seed}  {message}"
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)  # a message may hold anything
 
 

@@ -29,17 +29,17 @@ from par.report.table import results_table
 from par.space.space import Space
 from ray_jobs import REPOSITORY
 from ray_jobs.console import as_text
-from ray_jobs.driver.attempts import Lives, now, saved_step
+from ray_jobs.driver.attempts import Attempts, now, saved_step
 from ray_jobs.driver.callbacks import Progress
 from ray_jobs.driver.plan import BackbonePlan, mean_cost, plan_table, sampled_runs, seeds_done
 from ray_jobs.driver.searcher import LedgerSearch
 from ray_jobs.driver.stopping import GraceOver, StopCallback, Stopping
-from ray_jobs.mlflow_runs.background import Spool
+from ray_jobs.mlflow_runs.background import BackgroundProjection
 from ray_jobs.mlflow_runs.store import default_uri, open_store
 from ray_jobs.options import GRACE_S
 from ray_jobs.provenance import source_hash
 from ray_jobs.trial.cluster import Demand, concurrency, connected, demand
-from ray_jobs.trial.spec import HANG_AFTER_S, Ticket
+from ray_jobs.trial.spec import HANG_AFTER_S, TrialSpec
 from ray_jobs.trial.trial import run_trial
 
 
@@ -128,26 +128,26 @@ def drive(
         with (
             stopping.on_signals(),
             hold(ledger, code=source_hash(), on_lost=stopping.ask) as lease,
-            Spool(ledger, store, partial(_warn, console)) as projection,
+            BackgroundProjection(ledger, store, partial(_warn, console)) as projection,
         ):
-            lives = Lives(ledger, space.stages.all_seeds, partial(saved_step, ledger), options.kinds)
-            state = lives.take_over(ledger.read(), lease.last_seen)
-            return Driver(space, lives, state, options, resources, projection, console, lease, stopping).run(todo)
+            attempts = Attempts(ledger, space.stages.all_seeds, partial(saved_step, ledger), options.kinds)
+            state = attempts.take_over(ledger.read(), lease.last_seen)
+            return Driver(space, attempts, state, options, resources, projection, console, lease, stopping).run(todo)
 
 
 class Driver:
     """One driver's work on one sweep, connected to a cluster, with the sweep's lease in its hand."""
 
     def __init__(
-        self, space: Space, lives: Lives, state: SweepState, options: Options, resources: Mapping[str, float],
-        projection: Spool, console: Console, lease: Lease, stopping: Stopping,
+        self, space: Space, attempts: Attempts, state: SweepState, options: Options, resources: Mapping[str, float],
+        projection: BackgroundProjection, console: Console, lease: Lease, stopping: Stopping,
     ) -> None:  # fmt: skip
         """Take the sweep as it stands, ``state``."""
-        self.lives, self.ledger, self.options = lives, lives.ledger, options
+        self.attempts, self.ledger, self.options = attempts, attempts.ledger, options
         self.resources, self.projection, self.console = resources, projection, console
         self.lease, self.stopping = lease, stopping
         self.projection.sync(state, status="RUNNING")
-        self.search = LedgerSearch(lives, space, self.ticket, state.configs)
+        self.search = LedgerSearch(attempts, space, self.spec, state.configs)
 
     def run(self, todo: list[BackbonePlan]) -> int:
         """Run what is left and show the results; 0 when every wanted seed has one."""
@@ -157,7 +157,7 @@ class Driver:
             self._warn(f"{self.stopping.reason}: nothing is started")
         elif not self.search.complete():
             self._fit(done, concurrency=min(plan.concurrency for plan in todo))
-        state, complete = self.lives.end_open(self.ledger.read(), now()), self.search.complete()
+        state, complete = self.attempts.end_open(self.ledger.read(), now()), self.search.complete()
         self.projection.sync(state, status="FINISHED" if complete else "KILLED")
         for backbone in sorted(self.search.exhausted):
             self.console.print(f"{backbone}: the space has no further configurations than these")
@@ -166,12 +166,12 @@ class Driver:
             self._say_how_to_go_on()
         return 0 if complete else self.stopping.exit_code
 
-    def ticket(self, record: ConfigRecord, seed: int) -> dict[str, Any]:
+    def spec(self, record: ConfigRecord, seed: int) -> dict[str, Any]:
         """What the trial of one seed is told."""
         needs = self.options.demand(record.run["train"]["workers"], self.resources)
-        asked_for = (record.id, seed) in self.lives.asked_for
-        self.lives.asked_for.discard((record.id, seed))
-        return Ticket.of(
+        asked_for = (record.id, seed) in self.attempts.asked_for
+        self.attempts.asked_for.discard((record.id, seed))
+        return TrialSpec.of(
             self.ledger, record, seed, gpus=needs.gpus_per_worker, cpus=needs.cpus_per_worker,
             driver=self.lease.record.owner, asked_for=asked_for, hang_after_s=self.options.hang_after_s,
         ).to_dict()  # fmt: skip
@@ -281,8 +281,8 @@ def _placement(
     options: Options, resources: Mapping[str, float], config: Mapping[str, Any]
 ) -> tune.PlacementGroupFactory:
     """What Tune reserves for a trial."""
-    return options.demand(Ticket.of_trial(config).run.train.workers, resources).placement()
+    return options.demand(TrialSpec.of_trial(config).run.train.workers, resources).placement()
 
 
 def _trial_name(trial: Trial) -> str:
-    return Ticket.of_trial(trial.config).trial_name
+    return TrialSpec.of_trial(trial.config).trial_name

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from par.errors import ConfigError
-from par.ledger.current_space import recorded_space, want
+from par.ledger.current_space import current_space, want
 from par.ledger.lease import require_free
 from par.ledger.ledger import Ledger, plain_name, sweeps
 from par.objects import Objects, public
@@ -87,7 +87,7 @@ def begin(space: Space, name: str | None, storage: str, **more: Any) -> Ledger:
     }
     try:
         ledger = Ledger.create(storage, name or space.name, record)
-        if recorded_space(ledger) != space:
+        if current_space(ledger) != space:
             want(ledger, space)
     except OSError as fault:
         raise ConfigError(f"--storage {public(storage)} cannot be written: {fault}") from None
@@ -109,7 +109,7 @@ def resumed_sweep(
         out.print(
             f"The code differs from that which sweep {name} began with; each attempt records its own.", style="yellow"
         )
-    recorded = recorded_space(ledger)
+    recorded = current_space(ledger)
     chosen = recorded if space is None else _grown(name, recorded, load_space(space))
     chosen = _with_totals(recorded, chosen, totals)
     if chosen.meaning() != recorded.meaning() and not dry_run:

@@ -15,10 +15,10 @@ from par.race.retry import GiveUp, StartAgain
 from par.race.status import is_complete
 from par.race.verdicts import judge
 from par.space.space import Space
-from ray_jobs.driver.attempts import Lives
+from ray_jobs.driver.attempts import Attempts
 from ray_jobs.optuna_studies.study import BackboneStudy
 from ray_jobs.optuna_studies.warm_start import recorded_points
-from ray_jobs.trial.spec import Ticket
+from ray_jobs.trial.spec import TrialSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ class LedgerSearch(Searcher):
 
     def __init__(
         self,
-        lives: Lives,
+        attempts: Attempts,
         space: Space,
-        ticket: Callable[[ConfigRecord, int], Mapping[str, Any]],
+        spec: Callable[[ConfigRecord, int], Mapping[str, Any]],
         known: tuple[ConfigState, ...],
     ) -> None:
         super().__init__()
-        self.ledger, self.lives, self.space, self.ticket = lives.ledger, lives, space, ticket
+        self.ledger, self.attempts, self.space, self.spec = attempts.ledger, attempts, space, spec
         self.running: dict[str, Running] = {}
         self.exhausted: set[str] = set()
         self.stopping = False
@@ -68,10 +68,10 @@ class LedgerSearch(Searcher):
             self.race.enter(decision.config, decision.seed)
             config = self.race.configs[decision.config]
             before = len(config.attempts(decision.seed))
-            ticket = dict(self.ticket(config.record, decision.seed))
-            devices = Ticket.of_trial({"ticket": ticket}).devices
+            spec = dict(self.spec(config.record, decision.seed))
+            devices = TrialSpec.of_trial({"spec": spec}).devices
             self.running[trial_id] = Running(config.id, decision.seed, before, devices, monotonic())
-            return {"ticket": ticket}
+            return {"spec": spec}
         return Searcher.FINISHED if isinstance(decision, Finished) or not self.running else None
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
@@ -89,25 +89,25 @@ class LedgerSearch(Searcher):
             return self._settled(run, fault)
         except DiskFullError:
             done = run.seed in self.race.configs[run.config].results
-            return None if done else self.lives.without_room(run.config, run.seed)
+            return None if done else self.attempts.without_room(run.config, run.seed)
 
     def _settled(self, run: Running, fault: BaseException | None) -> StartAgain | GiveUp | None:
         if fault is not None:
-            self.lives.close(run.config, run.seed, fault, run.attempts)
+            self.attempts.close(run.config, run.seed, fault, run.attempts)
         state = self.ledger.read_config(run.config)
-        self.lives.count(state.attempts(run.seed)[run.attempts :])
+        self.attempts.count(state.attempts(run.seed)[run.attempts :])
         self.race.put(state)
         self._judge(run.config)
-        return None if run.seed in state.results else self.lives.judge(state, run.seed)
+        return None if run.seed in state.results else self.attempts.judge(state, run.seed)
 
     def given_up(self) -> dict[Run, GiveUp]:
         """Why seeds wait for a person, of those that the race has come to."""
-        return {run: fate for run, fate in self.lives.given_up.items() if run[1] in self.race.wanted(run[0])}
+        return {run: fate for run, fate in self.attempts.given_up.items() if run[1] in self.race.wanted(run[0])}
 
     def device_hours(self) -> float:
         """What all attempts took so far, those of former drivers and those that run included."""
         running = sum(run.devices * (monotonic() - run.since) for run in self.running.values())
-        return (self.lives.device_seconds + running) / 3600
+        return (self.attempts.device_seconds + running) / 3600
 
     def complete(self) -> bool:
         """Whether every wanted seed has a result."""
@@ -129,7 +129,7 @@ class LedgerSearch(Searcher):
     def _decide(self) -> RunSeed | NewConfiguration | Wait | Finished:
         running = [(run.config, run.seed) for run in self.running.values()]
         return next_run(
-            self.race, configurations=self.space.shares(), running=running, given_up=self.lives.given_up.keys()
+            self.race, configurations=self.space.shares(), running=running, given_up=self.attempts.given_up.keys()
         )
 
     def _propose(self, backbone: str) -> None:

@@ -38,13 +38,13 @@ class _Steps:
         projection.log_steps(self.record, self.seed, self.rows)
 
 
-class Spool:
+class BackgroundProjection:
     """A Projection whose calls return at once and never fail.
 
     What they ask for waits in memory, the latest state of each seed and all its training records, until MLflow takes
     it: while it is away nothing is lost but with the process, and that comes from the ledger once the seed is done.
     MLflow is looked for again with growing pauses; the console hears once that it went and once that it is back. What
-    it refuses while it answers is left out after some tries. Use the spool as a context: its end waits for the rest.
+    it refuses while it answers is left out after some tries. Use it as a context: its end waits for the rest.
     """
 
     def __init__(self, ledger: Ledger, store: Store, say: Callable[[str], object]) -> None:
@@ -104,7 +104,7 @@ class Spool:
             self.changed.notify()
 
     def _run(self) -> None:
-        """The thread: write what waits, until the spool is closed and nothing does."""
+        """The thread: write what waits, until it is closed and nothing does."""
         pause = ROUND_S
         while self._something_waits():
             pause = ROUND_S if self._round() else min(2 * pause, LONGEST_PAUSE_S)

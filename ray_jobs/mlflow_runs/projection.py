@@ -14,11 +14,11 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NOTE
 from par import metrics as m
 from par.config.run import RunConfig
 from par.cost.flops import tokens_per_s
-from par.ledger.current_space import recorded_question, recorded_space
+from par.ledger.current_space import current_question, current_space
 from par.ledger.ledger import ACCURACY, HISTORY, ConfigRecord, ConfigState, Ledger, SweepState, Verdict
 from par.race.optimism import optimism
 from par.race.racing import Race
-from par.race.status import Standing, last_word, standing
+from par.race.status import Status, last_word, seed_status
 from par.race.verdicts import aggregates
 from par.report.notes import configuration_note, seed_note, sweep_note
 from par.space.space import Space
@@ -36,10 +36,10 @@ JUDGED = "par.judged_seeds"
 """Of a configuration: how many seeds the verdicts cover that are logged."""
 MESSAGE = "par.message"
 STATES = {
-    Standing.DONE: "FINISHED",
-    Standing.RUNNING: "RUNNING",
-    Standing.FAILED: "FAILED",
-    Standing.KILLED: "KILLED",
+    Status.DONE: "FINISHED",
+    Status.RUNNING: "RUNNING",
+    Status.FAILED: "FAILED",
+    Status.KILLED: "KILLED",
 }
 """What MLflow calls where a seed stands."""
 
@@ -63,7 +63,7 @@ class Projection:
     @cached_property
     def space(self) -> Space:
         """What the sweep is to have."""
-        return recorded_space(self.ledger)
+        return current_space(self.ledger)
 
     def sweep_run(self) -> Known:
         """The sweep's run, with the space's text, the plan that it began with, and the code and libraries."""
@@ -107,11 +107,11 @@ class Projection:
         """
         for config in state.configs:
             for seed in config.seeds:
-                stands = standing(config, seed, driven=driven)
-                if not (driven and stands is Standing.DONE and self._is_open(config, seed)):
-                    self.sync_seed(config, seed, running=stands is Standing.RUNNING)
+                stands = seed_status(config, seed, driven=driven)
+                if not (driven and stands is Status.DONE and self._is_open(config, seed)):
+                    self.sync_seed(config, seed, running=stands is Status.RUNNING)
             self.sync_config(config, running=driven)
-        self.runs.tag(self.sweep_run(), {MLFLOW_RUN_NOTE: sweep_note(recorded_question(self.ledger), state)})
+        self.runs.tag(self.sweep_run(), {MLFLOW_RUN_NOTE: sweep_note(current_question(self.ledger), state)})
         self.runs.set_status(self.sweep_run(), status)
 
     def sync_seed(self, config: ConfigState, seed: int, *, running: bool = False) -> None:
@@ -120,7 +120,7 @@ class Projection:
         begun = milliseconds(attempts[0].record.get("start")) if attempts else 0
         run, result = self.seed_run(config.record, seed, begun), config.results.get(seed)
         if result is None:
-            stands = Standing.RUNNING if running else standing(config, seed, driven=False)
+            stands = Status.RUNNING if running else seed_status(config, seed, driven=False)
             kind, _ = last_word(config, seed)
             tags = {STATUS: stands.name if running else kind or stands.name}
             self._close(run, config, seed, STATES.get(stands, "KILLED"), tags)
@@ -132,7 +132,7 @@ class Projection:
             found = {**result.metrics, **_cost(config, seed, history)}
             self.runs.log(run, [Point(name, value, 0, at) for name, value in found.items()])
             tags = {STATUS: result.failure or "OK", "par.evaluation_set": result.evaluation_set}
-            self._close(run, config, seed, STATES[Standing.DONE], tags)
+            self._close(run, config, seed, STATES[Status.DONE], tags)
 
     def sync_config(self, config: ConfigState, *, running: bool = False) -> None:
         """Project a configuration's verdicts, each at the step that is its number of seeds."""

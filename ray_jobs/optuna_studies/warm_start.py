@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from par.config.run import HOW_COMPUTED, RunConfig
 from par.errors import ConfigError, LedgerError
-from par.ledger.current_space import recorded_space
+from par.ledger.current_space import current_space
 from par.ledger.ledger import Ledger
 from par.ledger.records import ConfigRecord, ConfigState
 from par.race.verdicts import as_judged
@@ -56,7 +56,7 @@ def fitting(given: str, space: Space, storage: str) -> tuple[Point, ...]:
     Nothing of the other sweep is written. Raises ConfigError if there is no such sweep, or it has no point that fits.
     """
     ledger = _named(given, space, storage)
-    there, found = recorded_space(ledger), list[Point]()
+    there, found = current_space(ledger), list[Point]()
     dropped = dict[tuple[str, str], list[Misfit]]()
     for config in as_judged(ledger.read(), there).configs:
         if misfit := next(_misfits(config, there.score, space), None):

@@ -15,7 +15,7 @@ HANG_AFTER_S = 1800.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ticket:
+class TrialSpec:
     """One (configuration, seed), as plain data that travels to the workers."""
 
     storage: str
@@ -40,7 +40,7 @@ class Ticket:
         cls, ledger: Ledger, record: ConfigRecord, seed: int, *, gpus: float, cpus: float, driver: str | None = None,
         asked_for: bool = False, hang_after_s: float = HANG_AFTER_S,
     ) -> Self:  # fmt: skip
-        """Write the ticket of one seed."""
+        """Write the spec of one seed."""
         return cls(
             storage=ledger.storage, sweep=ledger.name, config=record.id, seed=seed,
             settings={**record.run, "seed": seed}, gpus_per_worker=gpus, cpus_per_worker=cpus, driver=driver,
@@ -49,15 +49,15 @@ class Ticket:
 
     @classmethod
     def of_trial(cls, config: Mapping[str, Any]) -> Self:
-        """Read the ticket that the configuration of a Tune trial carries."""
-        return cls(**config["ticket"])
+        """Read the spec that the configuration of a Tune trial carries."""
+        return cls(**config["spec"])
 
     @property
     def run(self) -> RunConfig:
         """The settings, checked again."""
         return RunConfig.model_validate(dict(self.settings))
 
-    def with_micro_batch(self, prompts: int) -> "Ticket":
+    def with_micro_batch(self, prompts: int) -> "TrialSpec":
         """The same seed with this many prompts per pass: nothing that comes out depends on it."""
         train = {**self.settings["train"], "micro_batch": prompts}
         return replace(self, settings={**self.settings, "train": train})

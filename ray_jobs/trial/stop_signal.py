@@ -6,17 +6,17 @@ from time import monotonic
 
 from par.errors import PreemptedError, StoppedError, SupersededError
 from par.ledger.lease import LeaseRecord, latest
-from ray_jobs.trial.spec import Ticket
+from ray_jobs.trial.spec import TrialSpec
 
 POLL_S = 2.0
 """How often a worker looks; a small read of the storage each time."""
 
 
 @dataclass(slots=True)
-class Orders:
+class StopSignal:
     """One worker's ear at the sweep's lease; a seed that runs without a driver hears nothing."""
 
-    ticket: Ticket
+    spec: TrialSpec
     clock: Callable[[], float] = monotonic
     _reason: StoppedError | None = None
     _looked: float = float("-inf")
@@ -42,12 +42,12 @@ class Orders:
 
         So it is if another attempt has begun: a worker may outlive its node's daemon, by which it was declared dead.
         """
-        if self.ticket.driver is None:
+        if self.spec.driver is None:
             return None
-        ledger, ticket = self.ticket.ledger(), self.ticket
+        ledger, spec = self.spec.ledger(), self.spec
         lease = latest(ledger)
-        if lease is None or lease.owner != ticket.driver:
-            raise SupersededError(f"driver {ticket.driver} has lost sweep {ticket.sweep}: nothing more is written")
-        if (last := ledger.last_attempt(ticket.config, ticket.seed)) > ticket.attempt:
-            raise SupersededError(f"attempt {last} has followed attempt {ticket.attempt}: nothing more is written")
+        if lease is None or lease.owner != spec.driver:
+            raise SupersededError(f"driver {spec.driver} has lost sweep {spec.sweep}: nothing more is written")
+        if (last := ledger.last_attempt(spec.config, spec.seed)) > spec.attempt:
+            raise SupersededError(f"attempt {last} has followed attempt {spec.attempt}: nothing more is written")
         return lease

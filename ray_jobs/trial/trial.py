@@ -18,8 +18,8 @@ from par.training.parallel import BACKENDS
 from ray_jobs.driver.attempts import ended_record, now
 from ray_jobs.provenance import source_hash
 from ray_jobs.trial.failure_kind import kind_of, pass_too_large
-from ray_jobs.trial.spec import Ticket
-from ray_jobs.trial.stop_signal import Orders
+from ray_jobs.trial.spec import TrialSpec
+from ray_jobs.trial.stop_signal import StopSignal
 from ray_jobs.trial.watchdog import hung
 from ray_jobs.worker import run_seed
 
@@ -34,81 +34,81 @@ def run_trial(config: Mapping[str, Any]) -> None:
     memory of the device does not suffice, another attempt goes on from the last checkpoint with fewer prompts per
     pass, on all workers alike. Any other error leaves the seed without a result; what follows is the driver's decision.
     """
-    ticket = _as_learnt(Ticket.of_trial(config))
-    while (smaller := _attempt(ticket)) is not None:
-        ticket = ticket.with_micro_batch(smaller)
+    spec = _as_learnt(TrialSpec.of_trial(config))
+    while (smaller := _attempt(spec)) is not None:
+        spec = spec.with_micro_batch(smaller)
 
 
-def _as_learnt(ticket: Ticket) -> Ticket:
-    """The ticket with the prompts per pass that earlier attempts came down to."""
-    prompts = learnt_pass(ticket.ledger().read_config(ticket.config).attempts(ticket.seed))
-    return ticket.with_micro_batch(prompts) if prompts else ticket
+def _as_learnt(spec: TrialSpec) -> TrialSpec:
+    """The spec with the prompts per pass that earlier attempts came down to."""
+    prompts = learnt_pass(spec.ledger().read_config(spec.config).attempts(spec.seed))
+    return spec.with_micro_batch(prompts) if prompts else spec
 
 
-def _attempt(ticket: Ticket) -> int | None:
+def _attempt(spec: TrialSpec) -> int | None:
     """Live once. Returns the prompts per pass to try next if memory ran out, None if the seed has its result.
 
     An attempt that was asked to stop returns like one that is done.
     """
-    ledger = ticket.ledger()
+    ledger = spec.ledger()
     began = {
         "node": socket.gethostname(),
         "pid": os.getpid(),
         "log": global_worker.get_err_file_path(),
-        "driver": ticket.driver,
+        "driver": spec.driver,
         "source": source_hash(),
         "start": now(),
-        "devices": ticket.devices,
-        "resumed_at": committed_step(ticket.checkpoints),
-        "micro_batch": ticket.run.train.prompts_per_pass,
-        **({"asked_for": True} if ticket.asked_for else {}),
+        "devices": spec.devices,
+        "resumed_at": committed_step(spec.checkpoints),
+        "micro_batch": spec.run.train.prompts_per_pass,
+        **({"asked_for": True} if spec.asked_for else {}),
     }
-    attempt = ledger.begin_attempt(ticket.config, ticket.seed, began)
-    ticket = replace(ticket, attempt=attempt)
+    attempt = ledger.begin_attempt(spec.config, spec.seed, began)
+    spec = replace(spec, attempt=attempt)
     tune.report({"phase": "start", "step": 0, "attempt": attempt, "micro_batch": began["micro_batch"]})
     end: dict[str, Any] = {}
     try:
-        _run(ticket)
+        _run(spec)
     except Exception as fault:
-        kind = FailureKind.HANG if hung(ledger, ticket.config, ticket.seed, attempt) else kind_of(fault)
+        kind = FailureKind.HANG if hung(ledger, spec.config, spec.seed, attempt) else kind_of(fault)
         end = {"failure": kind, "message": str(fault), "traceback": traceback.format_exc()}
-        smaller = smaller_pass(ticket.run) if pass_too_large(fault) else None
+        smaller = smaller_pass(spec.run) if pass_too_large(fault) else None
         if smaller is not None:
             end["next_micro_batch"] = smaller
             return smaller
         if kind not in LEFT_IN_ORDER:
             raise
     finally:
-        closing = ended_record(began, end=now(), saved_step=committed_step(ticket.checkpoints))
-        ledger.end_attempt(ticket.config, ticket.seed, attempt, closing | end)
+        closing = ended_record(began, end=now(), saved_step=committed_step(spec.checkpoints))
+        ledger.end_attempt(spec.config, spec.seed, attempt, closing | end)
     return None
 
 
-def _run(ticket: Ticket) -> None:
-    if ticket.run.train.workers > 1:
-        _run_workers(ticket)
+def _run(spec: TrialSpec) -> None:
+    if spec.run.train.workers > 1:
+        _run_workers(spec)
     else:
-        torch.set_num_threads(max(1, int(ticket.cpus_per_worker)))
-        run_seed(ticket, lambda record: tune.report(dict(record)), Orders(ticket))
+        torch.set_num_threads(max(1, int(spec.cpus_per_worker)))
+        run_seed(spec, lambda record: tune.report(dict(record)), StopSignal(spec))
 
 
-def _run_workers(ticket: Ticket) -> None:
+def _run_workers(spec: TrialSpec) -> None:
     """Run the seed on several Ray Train workers; their reports become the trial's."""
     from ray.train.torch import TorchConfig, TorchTrainer
     from ray.tune.integration.ray_train import TuneReportCallback
 
-    sessions = ticket.ledger().objects.below("train")
-    on_gpu = ticket.gpus_per_worker > 0
-    resources = {"CPU": ticket.cpus_per_worker} | ({"GPU": ticket.gpus_per_worker} if on_gpu else {})
+    sessions = spec.ledger().objects.below("train")
+    on_gpu = spec.gpus_per_worker > 0
+    resources = {"CPU": spec.cpus_per_worker} | ({"GPU": spec.gpus_per_worker} if on_gpu else {})
     TorchTrainer(
         _worker,
-        train_loop_config=ticket.to_dict(),
+        train_loop_config=spec.to_dict(),
         torch_config=TorchConfig(backend=BACKENDS["cuda" if on_gpu else "cpu"]),
         scaling_config=train.ScalingConfig(
-            num_workers=ticket.run.train.workers, use_gpu=on_gpu, resources_per_worker=resources
+            num_workers=spec.run.train.workers, use_gpu=on_gpu, resources_per_worker=resources
         ),
         run_config=train.RunConfig(
-            name=ticket.run_name,
+            name=spec.run_name,
             storage_path=sessions.root,
             storage_filesystem=sessions.filesystem,
             callbacks=[TuneReportCallback()],
@@ -118,13 +118,13 @@ def _run_workers(ticket: Ticket) -> None:
 
 
 def _worker(config: Mapping[str, Any]) -> None:
-    ticket = Ticket(**config)
-    torch.set_num_threads(max(1, int(ticket.cpus_per_worker)))
-    orders = Orders(ticket)
+    spec = TrialSpec(**config)
+    torch.set_num_threads(max(1, int(spec.cpus_per_worker)))
+    stop_signal = StopSignal(spec)
 
     def report(record: Mapping[str, Any]) -> None:
         train.report(dict(record))
         if train.get_preemption_info() is not None:  # tells all workers the same, and waits for them
-            orders.node_goes()
+            stop_signal.node_goes()
 
-    run_seed(ticket, report, orders)
+    run_seed(spec, report, stop_signal)

@@ -8,20 +8,20 @@ from types import TracebackType
 from typing import Self
 
 from par.ledger.ledger import Ledger
-from ray_jobs.trial.spec import Ticket
+from ray_jobs.trial.spec import TrialSpec
 
 EXIT_CODE = 75
 
 
 class Watchdog:
-    """Ends the process when nothing has come further for ``ticket.hang_after_s`` seconds.
+    """Ends the process when nothing has come further for ``spec.hang_after_s`` seconds.
 
     A process that hangs in a collective cannot be interrupted, only ended; the stacks then say where it was. In a hang
     of one worker its peers wait for it, so that each of them ends and leaves its stacks, too.
     """
 
-    def __init__(self, ticket: Ticket, rank: int) -> None:
-        self.ticket, self.rank = ticket, rank
+    def __init__(self, spec: TrialSpec, rank: int) -> None:
+        self.spec, self.rank = spec, rank
         self._beat = threading.Event()
         self._over = False
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
@@ -41,13 +41,13 @@ class Watchdog:
         self._beat.set()
 
     def _watch(self) -> None:
-        while self._beat.wait(self.ticket.hang_after_s):
+        while self._beat.wait(self.spec.hang_after_s):
             if self._over:
                 return
             self._beat.clear()
         try:
-            name = f"{_stacks(self.ticket.attempt, self.rank)}.txt"
-            self.ticket.ledger().write_bytes(self.ticket.config, self.ticket.seed, name, _all_stacks().encode())
+            name = f"{_stacks(self.spec.attempt, self.rank)}.txt"
+            self.spec.ledger().write_bytes(self.spec.config, self.spec.seed, name, _all_stacks().encode())
         finally:
             os._exit(EXIT_CODE)
 

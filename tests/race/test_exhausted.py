@@ -2,17 +2,17 @@
 
 from dataclasses import replace
 
-from par.ledger.current_space import recorded_space, want, want_no_more
+from par.ledger.current_space import current_space, want, want_no_more
 from tests.report.pages import good, small
 
 
 def test_an_exhausted_space_is_complete_for_every_reader(tmp_path):
     """Who reads the ledger later wants no more than there is; until more are asked for: then the search looks again."""
     ledger = small(tmp_path, {0: good(2.0)}, seeds=1)
-    space = replace(recorded_space(ledger), configurations=9)
+    space = replace(current_space(ledger), configurations=9)
     want(ledger, space)
     want_no_more(ledger, space, "tiny-qwen2", found=1)
-    read = recorded_space(ledger)
+    read = current_space(ledger)
     assert (read.configurations, read.shares()) == (9, {"tiny-qwen2": 1})
     assert replace(read, configurations=8).shares() == {"tiny-qwen2": 1}
     assert replace(read, configurations=10).shares() == {"tiny-qwen2": 10}
@@ -21,14 +21,14 @@ def test_an_exhausted_space_is_complete_for_every_reader(tmp_path):
 def test_what_a_person_wants_meanwhile_stays(tmp_path):
     """That a space is exhausted is written beside the totals, whatever they are by then."""
     ledger = small(tmp_path, {0: good(2.0)}, seeds=1)
-    began = recorded_space(ledger)
+    began = current_space(ledger)
     want(ledger, replace(began, configurations=40))
     want_no_more(ledger, began, "tiny-qwen2", found=1)
-    assert recorded_space(ledger).shares() == {"tiny-qwen2": 40}
+    assert current_space(ledger).shares() == {"tiny-qwen2": 40}
 
 
 def test_totals_of_an_older_version_are_read(tmp_path):
     """A number of seeds, as it was written before there were races, is a single rung."""
     ledger = small(tmp_path, {0: good(2.0)}, seeds=1)
     ledger.want({"seeds": 3})
-    assert recorded_space(ledger).stages.rungs == (3,)
+    assert current_space(ledger).stages.rungs == (3,)

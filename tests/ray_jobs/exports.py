@@ -9,7 +9,7 @@ import optuna
 from optuna.storages import InMemoryStorage, RDBStorage
 from typer.testing import CliRunner
 
-from par.ledger.current_space import recorded_space
+from par.ledger.current_space import current_space
 from par.ledger.ledger import ConfigRecord, Ledger, SeedResult
 from ray_jobs.cli import app
 from ray_jobs.console import BAD_INPUT
@@ -25,7 +25,7 @@ BEST, CLIMBING, LOW = (0.9, 0.7, 0.8, 0.6), (0.0, 0.2, 0.4), (0.1,)
 def new_sweep(storage: Path, rest: str, *proposals: tuple[str, dict[str, Any]]) -> Ledger:
     """The sweep of a space with these proposals, each a backbone with what was searched; no seed has begun."""
     ledger = Ledger.create(storage, "demo", {"space": HEAD + rest, "space_path": "demo.yaml"})
-    space = recorded_space(ledger)
+    space = current_space(ledger)
     for number, (backbone, suggested) in enumerate(proposals):
         run = space.run_config(backbone, suggested, 0)
         ledger.add_config(ConfigRecord.of(run, number=number, suggested=suggested))

@@ -95,7 +95,7 @@ class Sweep:
             self.begin()
             return True
         if isinstance(suggestion, dict):
-            run = (suggestion["ticket"]["config"], suggestion["ticket"]["seed"])
+            run = (suggestion["spec"]["config"], suggestion["spec"]["seed"])
             assert run not in self.running.values()
             assert not self.ledger.objects.exists(f"configs/{run[0]}/seed-{run[1]}/result.json")
             self.running[name], self.lives[name] = run, self.life(*run, outcome)

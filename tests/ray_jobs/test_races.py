@@ -8,7 +8,7 @@ import pytest
 from optuna.trial import FrozenTrial
 from ray.tune.search import Searcher
 
-from par.ledger.current_space import recorded_space
+from par.ledger.current_space import current_space
 from par.ledger.ledger import ConfigState, Ledger, SeedResult
 from par.metrics import ON_THE_WAY
 from par.space.space import Space
@@ -39,7 +39,7 @@ def race(searcher: LedgerSearch, ledger: Ledger, chance: random.Random) -> Itera
         if suggestion == Searcher.FINISHED:
             return
         if suggestion:
-            running[f"trial-{number}"] = suggestion["ticket"]["config"], suggestion["ticket"]["seed"]
+            running[f"trial-{number}"] = suggestion["spec"]["config"], suggestion["spec"]["seed"]
         else:
             ended = chance.choice(sorted(running))
             run = running.pop(ended)
@@ -71,7 +71,7 @@ def test_x5_the_score_of_part_of_a_rung_is_never_told(tmp_path, order):
     """A configuration runs for TPE until its first rung is full, and is complete from then on, however low it stays:
     its value is its score over a full rung, the last one whenever TPE proposes, and it is never pruned (X5)."""
     ledger = new_sweep(tmp_path, RACE)
-    searcher = begin_search(ledger, space := recorded_space(ledger))
+    searcher = begin_search(ledger, space := current_space(ledger))
     between = 0
     for proposed in race(searcher, ledger, random.Random(order)):
         for config in ledger.read().configs:
@@ -90,8 +90,8 @@ def test_x3_a_late_bloomer_is_trained_to_its_end(tmp_path):
     """Stretch comes last in training, so a good seed may look bad until then: nothing that a seed reports on the way
     ends it, and by its result alone its configuration climbs before one that looked good all the time (X3)."""
     ledger = new_sweep(tmp_path, RACE.replace("14", "2").replace("[2, 3, 5]", "[1, 2]"))
-    searcher, stopper = begin_search(ledger, recorded_space(ledger)), GraceOver(Stopping(), grace_s=60)
-    tickets = {name: searcher.suggest(name)["ticket"] for name in ("late", "early")}
+    searcher, stopper = begin_search(ledger, current_space(ledger)), GraceOver(Stopping(), grace_s=60)
+    specs = {name: searcher.suggest(name)["spec"] for name in ("late", "early")}
     for step in range(100):
         for name, accuracy in (("late", float(step >= 70)), ("early", 0.5)):
             report = {"phase": "train", "step": step, ON_THE_WAY.name: accuracy}
@@ -100,6 +100,6 @@ def test_x3_a_late_bloomer_is_trained_to_its_end(tmp_path):
     assert not stopper.stop_all()
     for name, score in (("late", 1.0), ("early", 0.5)):
         metrics = {"G": 1.0, "censored": 0.0, "extrapolation_auc": score}
-        ledger.finish(tickets[name]["config"], tickets[name]["seed"], SeedResult(metrics=metrics))
+        ledger.finish(specs[name]["config"], specs[name]["seed"], SeedResult(metrics=metrics))
         searcher.on_trial_complete(name)
-    assert searcher.suggest("next")["ticket"]["config"] == tickets["late"]["config"]
+    assert searcher.suggest("next")["spec"]["config"] == specs["late"]["config"]

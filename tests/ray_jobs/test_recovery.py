@@ -16,7 +16,7 @@ from par.race.retry import BUDGETS, GiveUp, StartAgain, decide, learnt_pass, sma
 from par.testing import tiny_run
 from ray_jobs.trial import trial
 from ray_jobs.trial.cluster import DRIVER, connected
-from ray_jobs.trial.spec import Ticket
+from ray_jobs.trial.spec import TrialSpec
 from ray_jobs.worker import run_seed
 
 WITHOUT_BUDGET = [kind for kind in FailureKind if kind not in FROM_OUTSIDE and kind not in BUDGETS]
@@ -99,12 +99,12 @@ def test_what_was_learnt_is_kept():
     assert learnt_pass(lives[1:]) is None
 
 
-def ticket(storage: Path, name: str, workers: int) -> Ticket:
+def spec(storage: Path, name: str, workers: int) -> TrialSpec:
     run = tiny_run(train__steps=6, train__checkpoint_every=2, train__workers=workers)
     ledger = Ledger.create(storage, name, {"space": ""})
     record = ConfigRecord.of(run, number=0, suggested={})
     ledger.add_config(record)
-    return Ticket.of(ledger, record, 0, gpus=0, cpus=1)
+    return TrialSpec.of(ledger, record, 0, gpus=0, cpus=1)
 
 
 def poor(limit: int, rank: int) -> Any:
@@ -144,14 +144,14 @@ def test_out_of_memory_on_one_rank_halves_the_pass_of_all(tmp_path, workers):
 
     The failed attempt keeps its kind, and the prompts per pass that worked are recorded.
     """
-    tickets = {"poor": ticket(tmp_path, "poor", workers), "rich": ticket(tmp_path, "rich", 1)}
-    run_seed(tickets["rich"], lambda record: None)
+    specs = {"poor": spec(tmp_path, "poor", workers), "rich": spec(tmp_path, "rich", 1)}
+    run_seed(specs["rich"], lambda record: None)
     with connected(None):
         run = poor(2, rank=workers - 1)
         placed = tune.with_resources(run, {"CPU": 1} if workers == 1 else {DRIVER: 1})
-        [found] = tune.Tuner(placed, param_space={"ticket": tickets["poor"].to_dict()}).fit()
+        [found] = tune.Tuner(placed, param_space={"spec": specs["poor"].to_dict()}).fit()
         assert found.error is None
-    states = {name: asked.ledger().read_config(asked.config).seeds[0] for name, asked in tickets.items()}
+    states = {name: asked.ledger().read_config(asked.config).seeds[0] for name, asked in specs.items()}
     lives = [life.record for life in states["poor"].attempts]
     first = 8 // workers
     assert [life["micro_batch"] for life in lives] == ([8, 4, 2] if workers == 1 else [4, 2])
@@ -161,7 +161,7 @@ def test_out_of_memory_on_one_rank_halves_the_pass_of_all(tmp_path, workers):
     poor_result, rich_result = (states[name].result for name in ("poor", "rich"))
     assert poor_result.metrics.keys() == rich_result.metrics.keys()
     assert poor_result.metrics["G"] == rich_result.metrics["G"]
-    losses = {name: asked.ledger().read_bytes(asked.config, 0, "history.parquet") for name, asked in tickets.items()}
+    losses = {name: asked.ledger().read_bytes(asked.config, 0, "history.parquet") for name, asked in specs.items()}
     assert final_loss(losses["poor"]) == pytest.approx(final_loss(losses["rich"]), rel=1e-4)
 
 

@@ -32,21 +32,21 @@ from ray_jobs.outcome import (
     signal_metrics,
     to_parquet,
 )
-from ray_jobs.trial.spec import Ticket
+from ray_jobs.trial.spec import TrialSpec
 from ray_jobs.worker import _record, run_seed
 
 DEPTHS = (1, 2, 3, 4, 8, 64)
 
 
-def ticket(folder, **changes) -> Ticket:
+def spec(folder, **changes) -> TrialSpec:
     run = tiny_run(**changes)
     ledger = Ledger.create(folder, "demo", {"space": ""})
     record = ConfigRecord.of(run, number=0, suggested={})
     ledger.add_config(record)
-    return Ticket.of(ledger, record, 0, gpus=0, cpus=1)
+    return TrialSpec.of(ledger, record, 0, gpus=0, cpus=1)
 
 
-def rows(seed: Ticket, name: str) -> list[dict]:
+def rows(seed: TrialSpec, name: str) -> list[dict]:
     return pq.read_table(pa.BufferReader(seed.ledger().read_bytes(seed.config, seed.seed, name))).to_pylist()
 
 
@@ -125,7 +125,7 @@ def test_record_sums_up_its_steps():
 
 def test_a_seed_is_written_whole(tmp_path):
     """A run leaves its history, its curves and a result with the hash of the prompts that were read."""
-    seed = ticket(tmp_path, halting__mode="learned", halting__k=1, halting__m=1, train__steps=10, train__report_every=4)
+    seed = spec(tmp_path, halting__mode="learned", halting__k=1, halting__m=1, train__steps=10, train__report_every=4)
     reports: list[dict] = []
     result = run_seed(seed, lambda record: reports.append(dict(record)))
     assert [row["step"] for row in rows(seed, HISTORY)] == [4, 5, 8, 10]
@@ -143,7 +143,7 @@ def test_a_seed_is_written_whole(tmp_path):
 def test_a_trace_says_what_the_model_does(tmp_path):
     """Scored from the trace, known depth and the configured rule have the accuracies that the model itself reached."""
     changes = {"halting__k": 2, "halting__m": 3, "halting__tau": 0.45, "halting__trace_sequences": 16}
-    seed = ticket(tmp_path, halting__mode="learned", train__steps=20, **changes)
+    seed = spec(tmp_path, halting__mode="learned", train__steps=20, **changes)
     found = run_seed(seed, lambda record: None).metrics
     for name, metric in ((ACCURACY, "trace_known_depth"), (HALTING, "trace_configured")):
         full_state = [row["full_state"] for row in rows(seed, name)]
@@ -172,7 +172,7 @@ def test_a_diverged_seed_is_a_result_with_its_history(tmp_path, monkeypatch):
         return (loss * torch.nan if self.step == 6 else loss), drift, leavers
 
     monkeypatch.setattr(Trainer, "_forward_backward", diverging)
-    seed = ticket(tmp_path, train__report_every=4)
+    seed = spec(tmp_path, train__report_every=4)
     result = run_seed(seed, lambda record: None)
     assert (result.failure, result.step) == (DivergedError.kind, 6)
     last = rows(seed, HISTORY)[-1]
@@ -207,7 +207,7 @@ def test_a_drift_that_is_not_finite_is_left_out():
 def test_a_model_that_overflows_has_a_result(tmp_path, mode, factor):
     """Without an anchor and with an adapter that amplifies, deep read-outs are wrong, and what is stored is finite."""
     changes = {"halting__mode": mode, "halting__k": 1, "halting__m": 2, "halting__trace_sequences": 4}
-    seed = ticket(tmp_path, recurrence__anchor="none", **changes)
+    seed = spec(tmp_path, recurrence__anchor="none", **changes)
     trained = Trainer(seed.run)
     with torch.no_grad():
         trained.model.recurrence.adapter.weight.mul_(factor)
@@ -229,7 +229,7 @@ class Stopped(Exception):
     """Raised where a test stops an evaluation."""
 
 
-def read_prompts(seed: Ticket, stop_after: int | None = None) -> list[int]:
+def read_prompts(seed: TrialSpec, stop_after: int | None = None) -> list[int]:
     """Run the seed; the counts that its evaluation reports, until it is stopped."""
     prompts: list[int] = []
 
@@ -246,7 +246,7 @@ def read_prompts(seed: Ticket, stop_after: int | None = None) -> list[int]:
 
 def test_an_interrupted_evaluation_is_not_begun_anew(tmp_path):
     """A seed that died after the first batch of its evaluation reads the others, and has the same result."""
-    seed, whole = ticket(tmp_path / "a"), ticket(tmp_path / "b")
+    seed, whole = spec(tmp_path / "a"), spec(tmp_path / "b")
     assert read_prompts(seed, stop_after=1) == [8]
     assert read_prompts(seed) == [16]
     assert read_prompts(whole) == [8, 16]
@@ -256,7 +256,7 @@ def test_an_interrupted_evaluation_is_not_begun_anew(tmp_path):
 
 def test_a_seed_in_an_object_store(tmp_path, s3):
     """Ledger, checkpoints and counts in an object store: interrupted and resumed, the same result as on a disk."""
-    seed, whole = ticket(s3.format("seed")), ticket(tmp_path)
+    seed, whole = spec(s3.format("seed")), spec(tmp_path)
     assert read_prompts(seed, stop_after=1) == [8]
     assert read_prompts(seed) == [16]
     assert read_prompts(whole) == [8, 16]
@@ -267,7 +267,7 @@ def test_a_seed_in_an_object_store(tmp_path, s3):
 
 def test_counts_of_other_weights_are_not_kept(tmp_path):
     """Where the last checkpoint is lost, training goes on and the whole evaluation is done again."""
-    seed = ticket(tmp_path)
+    seed = spec(tmp_path)
     assert read_prompts(seed, stop_after=1) == [8]
     for path in seed.checkpoints.sizes():
         if path.endswith(MANIFEST):

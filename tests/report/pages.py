@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from par.ledger.current_space import recorded_space
+from par.ledger.current_space import current_space
 from par.ledger.lease import holder
 from par.ledger.ledger import ConfigRecord, Ledger, SeedResult
 from par.report.overview import Overview
@@ -40,7 +40,7 @@ def small(
     ledger = Ledger.create(storage, "demo", {"space": text, "space_path": "demo.yaml"})
     for number, outcomes in enumerate(configs):
         suggested = {"optim.lr": 1e-4 * (number + 1)}
-        run = recorded_space(ledger).run_config(backbones[number % len(backbones)], suggested, 0)
+        run = current_space(ledger).run_config(backbones[number % len(backbones)], suggested, 0)
         record = ConfigRecord.of(run, number=number, suggested=suggested)
         ledger.add_config(record)
         for seed, outcome in outcomes.items():
@@ -55,7 +55,7 @@ def good(G: float, *, censored: bool = False, evaluation_set: str = "e" * 16) ->
 
 def overview_of(ledger: Ledger) -> Overview:
     now = datetime.now(UTC)
-    space, driver = recorded_space(ledger), holder(ledger)
+    space, driver = current_space(ledger), holder(ledger)
     return Overview(name=ledger.name, space=space, state=ledger.read(), driver=driver, now=now)
 
 

@@ -8,7 +8,7 @@ import altair as alt
 import pytest
 from altair.utils.schemapi import SchemaValidationError
 
-from par.ledger.current_space import recorded_space
+from par.ledger.current_space import current_space
 from par.ledger.lease import hold
 from par.ledger.ledger import ConfigRecord, Ledger, SeedResult
 from par.report.page.blocks import Chart
@@ -108,7 +108,7 @@ def test_a_name_cannot_end_the_script(tmp_path):
     text = f"question: q?\nbackbones: [tiny-qwen2]\nvariants: {variants}\nseeds: 1\n"
     ledger = Ledger.create(tmp_path, "demo", {"space": text, "space_path": "demo.yaml"})
     record = ConfigRecord.of(
-        recorded_space(ledger).run_config("tiny-qwen2", {"variant": name}, 0), number=0, suggested={"variant": name}
+        current_space(ledger).run_config("tiny-qwen2", {"variant": name}, 0), number=0, suggested={"variant": name}
     )
     ledger.add_config(record)
     ledger.finish(record.id, 0, good(4.0))

@@ -80,7 +80,7 @@ def test_equal_distances_everywhere_are_no_difference():
 
 
 def test_the_permutation_test_is_exact_where_it_can_be():
-    """Five agreeing seeds against five that disagree most: 2 of C(10, 5) = 252 orders are as extreme."""
+    """Five agreeing seeds against five that disagree most: 2 of C(10, 5) = 252 stop_signal are as extreme."""
     found = spoken(spread_difference([0.0, 1, 10, 19, 20], [10.0, 10, 10, 10, 10]))
     assert found.statistic == pytest.approx((10 + 9 + 0 + 9 + 10) / 5)
     assert found.p == pytest.approx(2 * 6 / 252)

@@ -5,7 +5,7 @@ from typing import Any
 
 from par.ledger.records import ConfigState
 from par.race.optimism import optimism
-from par.race.status import last_word, standing
+from par.race.status import last_word, seed_status
 from par.report.page.blocks import Columns, rounded
 from par.report.page.gathered import FRESH, SEARCH, Gathered, Seed, label
 from par.report.table import shown
@@ -61,7 +61,9 @@ def cells(gathered: Gathered) -> Columns:
     def row(order: int, config: ConfigState, seed: int) -> Row:
         result = config.results.get(seed)
         done = result is not None and result.failure is None
-        said = shown(result) if result and done else last_word(config, seed)[0] or standing(config, seed, driven=driven)
+        said = (
+            shown(result) if result and done else last_word(config, seed)[0] or seed_status(config, seed, driven=driven)
+        )
         kind = "G" if done else "failed" if result else "open"
         G = rounded(result.score("G")) if result else None
         name, backbone = label(config), config.record.backbone

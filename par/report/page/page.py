@@ -8,7 +8,7 @@ import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from par.ledger.ledger import Ledger
-from par.race.status import Standing, is_complete, standings
+from par.race.status import Status, is_complete, status_counts
 from par.report.overview import Overview
 from par.report.page import curves
 from par.report.page.blocks import Columns, Section, compact
@@ -57,9 +57,9 @@ def _read_by(found: list[Section], tables: dict[str, Columns]) -> dict[str, Any]
 def _standing(gathered: Gathered) -> str:
     """One sentence on how far the sweep has come."""
     overview = gathered.overview
-    found = standings(overview.state, overview.space, driven=overview.driven)
+    found = status_counts(overview.state, overview.space, driven=overview.driven)
     failed = sum(seed.result.failure is not None for seed in gathered.seeds)
-    counts = f"{found[Standing.DONE]} seeds have a result, {failed} of them a final failure"
+    counts = f"{found[Status.DONE]} seeds have a result, {failed} of them a final failure"
     if overview.driver is not None:
         return f"Still running, driven by {overview.driver.user} on {overview.driver.host}: {counts}."
     return f"{'Complete' if is_complete(overview.state, overview.space) else 'Not complete'}: {counts}."

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from par.ledger.records import ConfigState
-from par.race.status import last_word, standing
+from par.race.status import last_word, seed_status
 from par.report.page.blocks import Table
 from par.report.page.gathered import Gathered
 
@@ -100,4 +100,4 @@ def _ends(config: ConfigState, seed: int) -> Iterator[str]:
 
 
 def _state(config: ConfigState, seed: int, *, driven: bool) -> str:
-    return last_word(config, seed)[0] or standing(config, seed, driven=driven).value
+    return last_word(config, seed)[0] or seed_status(config, seed, driven=driven).value

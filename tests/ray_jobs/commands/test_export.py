@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow import parquet
 
-from par.ledger.current_space import recorded_space
+from par.ledger.current_space import current_space
 from par.ledger.lease import hold
 from par.ledger.ledger import HISTORY, Ledger, SeedResult
 from ray_jobs.console import BAD_INPUT
@@ -49,7 +49,7 @@ def csv_of(ledger: Ledger, file: Path) -> list[dict[str, str]]:
 
 def test_every_wanted_seed_has_a_row(ledger, tmp_path):
     """Both files have a row for each seed, failed and missing ones too, with types, and the space beside it (X10)."""
-    table, space = table_of(ledger, tmp_path / "a.parquet"), recorded_space(ledger)
+    table, space = table_of(ledger, tmp_path / "a.parquet"), current_space(ledger)
     rows = [(row["seed"], row["status"], row["failure"], row["score"]) for row in table.to_pylist()]
     assert rows == [(0, "done", None, 0.5), (1, "done", "NUMERIC", 0.0), (0, "failed", "HANG", None),
                     (1, "waiting", None, None)]  # fmt: skip

@@ -10,7 +10,7 @@ from par.errors import FailureKind
 from par.ledger.ledger import Ledger
 from par.race.retry import StartAgain
 from ray_jobs.driver.callbacks import Progress
-from ray_jobs.trial.spec import Ticket
+from ray_jobs.trial.spec import TrialSpec
 from tests.ray_jobs.projected import ids, new_ledger
 
 GLOO = "RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:537] Connection reset by peer [127.0.0.1]:6857"
@@ -32,9 +32,9 @@ def failed(ledger: Ledger, config: str, message: str) -> str:
     progress = Progress(
         ledger, Silent(), console, done=0, total=4, settle=lambda trial, fault: StartAgain("start 1 of 2 again")
     )  # pyright: ignore[reportArgumentType]
-    ticket = Ticket.of(ledger, ledger.read_config(config).record, 0, gpus=0, cpus=1)
+    spec = TrialSpec.of(ledger, ledger.read_config(config).record, 0, gpus=0, cpus=1)
     trial = SimpleNamespace(
-        trial_id="t", config={"ticket": ticket.to_dict()}, get_pickled_error=lambda: RuntimeError(message)
+        trial_id="t", config={"spec": spec.to_dict()}, get_pickled_error=lambda: RuntimeError(message)
     )
     progress.on_trial_error(0, [], trial)  # pyright: ignore[reportArgumentType]
     return console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]

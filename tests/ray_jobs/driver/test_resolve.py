@@ -3,7 +3,7 @@
 import pytest
 
 from par.errors import ConfigError, FailureKind
-from par.ledger.current_space import recorded_space
+from par.ledger.current_space import current_space
 from ray_jobs.driver.resolve import Totals, begin, new_sweep, resumed_sweep
 from ray_jobs.options import kinds_of
 
@@ -110,7 +110,7 @@ def test_status_and_sync_read_the_same_space(storage):
     """Whoever asks the ledger for the space has it with the totals that are wanted by now."""
     grown = resume(storage, seeds=5)
     _, ledger = resumed_sweep("demo", storage, None, Totals(), dry_run=True)
-    assert recorded_space(ledger) == grown
+    assert current_space(ledger) == grown
 
 
 def test_kinds_are_chosen_by_name():

@@ -10,8 +10,8 @@ from mlflow import MlflowClient
 
 from par.errors import ConfigError
 from ray_jobs.commands.sync import synced
-from ray_jobs.mlflow_runs import background as spooling
-from ray_jobs.mlflow_runs.background import Spool
+from ray_jobs.mlflow_runs import background
+from ray_jobs.mlflow_runs.background import BackgroundProjection
 from ray_jobs.mlflow_runs.store import Store, default_uri, open_store, sync_command
 from tests.ray_jobs.mlflow_server import Server
 from tests.ray_jobs.projected import RECORDS, begin, everything, everything_finished, finish, ids, new_ledger
@@ -28,8 +28,8 @@ def server(tmp_path_factory) -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch) -> None:
-    monkeypatch.setattr(spooling, "ROUND_S", 0.05)
-    monkeypatch.setattr(spooling, "LONGEST_PAUSE_S", 0.5)
+    monkeypatch.setattr(background, "ROUND_S", 0.05)
+    monkeypatch.setattr(background, "LONGEST_PAUSE_S", 0.5)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -56,22 +56,22 @@ def test_a_server_that_goes_and_comes_back(server, tmp_path):
     ledger, said = new_ledger(tmp_path), list[str]()
     first, _ = ids(ledger)
     config = ledger.read().configs[0]
-    with Spool(ledger, open_store(server.uri), said.append) as spool:
-        spool.sync(ledger.read(), status="RUNNING")
+    with BackgroundProjection(ledger, open_store(server.uri), said.append) as projection:
+        projection.sync(ledger.read(), status="RUNNING")
         begin(ledger, first, 0)
-        spool.sync_seed(ledger.read_config(first), 0, running=True)
-        spool.log_steps(config.record, 0, RECORDS[0])
-        wait_until(lambda: not spool.tasks)
+        projection.sync_seed(ledger.read_config(first), 0, running=True)
+        projection.log_steps(config.record, 0, RECORDS[0])
+        wait_until(lambda: not projection.tasks)
         server.kill()
         started = time.monotonic()
-        spool.log_steps(config.record, 0, RECORDS[1])
+        projection.log_steps(config.record, 0, RECORDS[1])
         finish(ledger, first, 1)
-        spool.sync_seed(ledger.read_config(first), 1)
+        projection.sync_seed(ledger.read_config(first), 1)
         assert time.monotonic() - started < 1
         wait_until(lambda: bool(said))
-        spool.log_steps(config.record, 0, RECORDS[2])
+        projection.log_steps(config.record, 0, RECORDS[2])
         server.start()
-        wait_until(lambda: not spool.tasks)
+        wait_until(lambda: not projection.tasks)
         found = everything(server.uri)
     assert [message.partition(";")[0] for message in said] == ["MLflow does not answer", "MLflow answers again"]
     assert found[f"demo/{first}/seed-0"][0] == "RUNNING"
@@ -84,18 +84,18 @@ def test_a_server_that_goes_and_comes_back(server, tmp_path):
 def test_a_server_that_stays_away(server, tmp_path):
     """The end waits a bounded time and says in one line what writes the rest, which is then all there (M10)."""
     ledger, said = new_ledger(tmp_path, "away"), list[str]()
-    spool = Spool(ledger, open_store(server.uri), said.append)
-    spool.sync(ledger.read(), status="RUNNING")
-    wait_until(lambda: not spool.tasks)
+    projection = BackgroundProjection(ledger, open_store(server.uri), said.append)
+    projection.sync(ledger.read(), status="RUNNING")
+    wait_until(lambda: not projection.tasks)
     server.kill()
     everything_finished(ledger)
-    spool.sync(ledger.read(), status="FINISHED")
+    projection.sync(ledger.read(), status="FINISHED")
     started = time.monotonic()
-    spool.close(limit_s=2)
+    projection.close(limit_s=2)
     assert time.monotonic() - started < 3
     assert len(said) == 2
     assert f"{sync_command(ledger, server.uri)} writes the rest" in said[-1]
-    wait_until(lambda: not spool.thread.is_alive())
+    wait_until(lambda: not projection.thread.is_alive())
     server.start()
     synced(ledger, server.uri)
     synced(ledger)
@@ -112,12 +112,12 @@ def test_a_server_that_never_answers(tmp_path):
     ledger, said = new_ledger(tmp_path), list[str]()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         uri = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        spool = Spool(ledger, Store(uri, MlflowClient(uri), "1"), said.append)
+        projection = BackgroundProjection(ledger, Store(uri, MlflowClient(uri), "1"), said.append)
         started = time.monotonic()
         for row in RECORDS * 100:
-            spool.log_steps(ledger.read().configs[0].record, 0, row)
-        spool.sync(ledger.read(), status="KILLED")
-        spool.close(limit_s=0.5)
+            projection.log_steps(ledger.read().configs[0].record, 0, row)
+        projection.sync(ledger.read(), status="KILLED")
+        projection.close(limit_s=0.5)
         assert time.monotonic() - started < 10
     assert any("par sync demo" in line for line in said)
 
@@ -126,10 +126,12 @@ def test_what_is_refused_holds_nothing_else_up(beside_a_store):
     """What MLflow refuses is left out and said once; all that came after it is written."""
     said = list[str]()
     everything_finished(beside_a_store)
-    with Spool(beside_a_store, open_store(default_uri(beside_a_store.storage)), said.append) as spool:
-        spool.log_file(Path("absent.png"))
-        spool.log_file(Path("absent too.png"))
-        spool.sync(beside_a_store.read(), status="FINISHED")
+    with BackgroundProjection(
+        beside_a_store, open_store(default_uri(beside_a_store.storage)), said.append
+    ) as projection:
+        projection.log_file(Path("absent.png"))
+        projection.log_file(Path("absent too.png"))
+        projection.sync(beside_a_store.read(), status="FINISHED")
     assert {status for status, *_ in everything(default_uri(beside_a_store.storage)).values()} == {"FINISHED"}
     assert [message.partition(";")[0] for message in said] == ["MLflow refuses a part of what the sweep writes"]
 
@@ -137,9 +139,9 @@ def test_what_is_refused_holds_nothing_else_up(beside_a_store):
 def test_records_that_come_meanwhile_go_together(beside_a_store):
     """A thousand training records of a seed take a few calls, in the order in which they came."""
     record = beside_a_store.read().configs[0].record
-    with Spool(beside_a_store, open_store(default_uri(beside_a_store.storage)), print) as spool:
+    with BackgroundProjection(beside_a_store, open_store(default_uri(beside_a_store.storage)), print) as projection:
         for step in range(1, 1001):
-            spool.log_steps(record, 0, {"step": step, "train/loss": 1.0 / step})
-    assert spool.projection.runs.written < 20
+            projection.log_steps(record, 0, {"step": step, "train/loss": 1.0 / step})
+    assert projection.projection.runs.written < 20
     *_, points = everything(default_uri(beside_a_store.storage))[f"demo/{record.id}/seed-0"]
     assert points["train/loss"] == [(step, 1.0 / step) for step in range(1, 1001)]

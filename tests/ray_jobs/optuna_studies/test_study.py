@@ -9,12 +9,12 @@ import pytest
 from ray.tune.search import Searcher
 
 from par.errors import ConfigError, FailureKind
-from par.ledger.current_space import recorded_space
+from par.ledger.current_space import current_space
 from par.ledger.ledger import Ledger, SeedResult
 from par.race.retry import BUDGETS, GiveUp, StartAgain
 from par.race.status import is_complete
 from par.space.space import Space, load_space
-from ray_jobs.driver.attempts import Lives
+from ray_jobs.driver.attempts import Attempts
 from ray_jobs.driver.searcher import LedgerSearch
 from tests.disks import fill
 from tests.ray_jobs.searches import begin_search
@@ -46,19 +46,19 @@ def search(space: Space, ledger: Ledger, *kinds: FailureKind) -> LedgerSearch:
     return begin_search(ledger, space, *kinds)
 
 
-def finish(ledger: Ledger, ticket: dict, score: float) -> None:
+def finish(ledger: Ledger, spec: dict, score: float) -> None:
     metrics = {"G": 1.0, "extrapolation_auc": score, "censored": 0.0}
-    ledger.finish(ticket["config"], ticket["seed"], SeedResult(metrics=metrics))
+    ledger.finish(spec["config"], spec["seed"], SeedResult(metrics=metrics))
 
 
 def run_to_end(searcher: LedgerSearch, ledger: Ledger, *, at_most: int = 1000) -> list[tuple[str, int]]:
     """Play Tune with one trial at a time; return what ran."""
     ran: list[tuple[str, int]] = []
     while len(ran) < at_most and (suggestion := searcher.suggest(f"trial-{len(ran)}")) != Searcher.FINISHED:
-        ticket = suggestion["ticket"]
-        finish(ledger, ticket, 0.5)
+        spec = suggestion["spec"]
+        finish(ledger, spec, 0.5)
         searcher.on_trial_complete(f"trial-{len(ran)}")
-        ran.append((ticket["config"], ticket["seed"]))
+        ran.append((spec["config"], spec["seed"]))
     return ran
 
 
@@ -130,8 +130,8 @@ def test_a_seed_that_died_is_suggested_again_until_its_budget_is_used_up(tmp_pat
     searcher = search(space, ledger)
     tried = []
     for start in range(BUDGETS[FailureKind.WORKER_DIED] + 1):
-        ticket = searcher.suggest(f"lost-{start}")["ticket"]
-        tried.append((ticket["config"], ticket["seed"]))
+        spec = searcher.suggest(f"lost-{start}")["spec"]
+        tried.append((spec["config"], spec["seed"]))
         searcher.on_trial_complete(f"lost-{start}", error=True)
         decision = searcher.settle(f"lost-{start}", RuntimeError("signal 11"))
     assert len(set(tried)) == 1
@@ -146,7 +146,7 @@ def test_what_was_given_up_waits_for_a_person(tmp_path):
     """A driver leaves alone what an earlier one gave up, unless its kind was asked for; then it ends (R1 R16)."""
     space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 1\n")
     searcher = search(space, ledger)
-    lost = searcher.suggest("lost")["ticket"]
+    lost = searcher.suggest("lost")["spec"]
     assert isinstance(searcher.settle("lost", MemoryError("of the host")), GiveUp)
     assert len(run_to_end(searcher, ledger)) == 1
     assert run_to_end(search(space, ledger), ledger) == []
@@ -161,7 +161,7 @@ def test_settings_that_cannot_run_stop_their_configuration_alone(tmp_path):
     """A fault of the configuration gives all of its seeds up at once; the other configuration runs (R15)."""
     space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 3\n")
     searcher = search(space, ledger)
-    lost = searcher.suggest("lost")["ticket"]
+    lost = searcher.suggest("lost")["spec"]
     searcher.settle("lost", ConfigError("train.attention=flex needs a GPU"))
     ran = run_to_end(searcher, ledger)
     assert len(ran) == 3
@@ -175,9 +175,9 @@ def test_settings_that_fail_above_the_first_rung_are_not_confirmed(tmp_path):
     space, ledger = make(tmp_path, RATES.replace(", tiny-qwen3", "") + more)
     searcher = search(space, ledger)
     best = run_to_end(searcher, ledger, at_most=1)[0][0]
-    finish(ledger, searcher.suggest("second")["ticket"], 0.1)
+    finish(ledger, searcher.suggest("second")["spec"], 0.1)
     searcher.on_trial_complete("second")
-    climbs = searcher.suggest("climbs")["ticket"]
+    climbs = searcher.suggest("climbs")["spec"]
     assert (climbs["config"], climbs["seed"]) == (best, 1)
     searcher.settle("climbs", ConfigError("its data are gone"))
     other = ({config.id for config in ledger.read().configs} - {best}).pop()
@@ -192,33 +192,33 @@ def test_a_sweep_that_has_no_further_configurations_is_complete_later_too(tmp_pa
     searcher = search(space, ledger)
     assert len(run_to_end(searcher, ledger)) == 2
     assert searcher.complete()
-    assert is_complete(ledger.read(), recorded_space(ledger))
+    assert is_complete(ledger.read(), current_space(ledger))
 
 
 def test_the_attempts_of_a_driver_that_died_are_ended_by_the_next(tmp_path):
     """An attempt without an end is ended as of the last sign of life of its driver, and its seed goes on (R2 R9)."""
     space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 1\n")
     searcher = search(space, ledger)
-    ticket = searcher.suggest("lost")["ticket"]
+    spec = searcher.suggest("lost")["spec"]
     begun = {"start": "2026-01-01T00:00:00.000+00:00", "devices": 2}
-    ledger.begin_attempt(ticket["config"], ticket["seed"], begun)
-    lives = Lives(ledger, space.stages.search_seeds, lambda config, seed: 40)
+    ledger.begin_attempt(spec["config"], spec["seed"], begun)
+    lives = Attempts(ledger, space.stages.search_seeds, lambda config, seed: 40)
     lives.take_over(ledger.read(), "2026-01-01T00:01:00.000+00:00")
-    [life] = ledger.read_config(ticket["config"]).attempts(ticket["seed"])
+    [life] = ledger.read_config(spec["config"]).attempts(spec["seed"])
     assert (life.failure, life.saved_step, life.device_seconds) == (FailureKind.STOPPED, 40, 120)
     assert (lives.device_seconds, lives.given_up) == (120, {})
-    assert (ticket["config"], ticket["seed"]) in run_to_end(search(space, ledger), ledger)
+    assert (spec["config"], spec["seed"]) in run_to_end(search(space, ledger), ledger)
 
 
 def test_an_attempt_that_outlived_its_drivers_last_sign_takes_no_negative_time(tmp_path):
     """An attempt that began after the last sign of life of its driver ends as it began: no negative time."""
     space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 1\n")
-    ticket = search(space, ledger).suggest("lost")["ticket"]
+    spec = search(space, ledger).suggest("lost")["spec"]
     start = "2026-01-01T00:00:10.000+00:00"
-    ledger.begin_attempt(ticket["config"], ticket["seed"], {"start": start, "devices": 2})
-    lives = Lives(ledger, space.stages.search_seeds, lambda config, seed: 0)
+    ledger.begin_attempt(spec["config"], spec["seed"], {"start": start, "devices": 2})
+    lives = Attempts(ledger, space.stages.search_seeds, lambda config, seed: 0)
     lives.take_over(ledger.read(), "2026-01-01T00:00:00.000+00:00")
-    [life] = ledger.read_config(ticket["config"]).attempts(ticket["seed"])
+    [life] = ledger.read_config(spec["config"]).attempts(spec["seed"])
     assert (life.record["end"], life.device_seconds) == (start, 0)
 
 
@@ -226,7 +226,7 @@ def test_a_full_disk_gives_a_seed_up_though_nothing_records_it(small_disk):
     """Where not even the end of an attempt can be written, its seed is given up all the same, and the search ends."""
     space, ledger = make(small_disk, RATES + "configurations: 2\nseeds: 1\n")
     searcher = search(space, ledger)
-    lost = searcher.suggest("lost")["ticket"]
+    lost = searcher.suggest("lost")["spec"]
     ledger.begin_attempt(lost["config"], lost["seed"], {"start": "2026-01-01T00:00:00.000+00:00"})
     searcher.suggest("never begun")
     fill(small_disk, 0)
@@ -235,7 +235,7 @@ def test_a_full_disk_gives_a_seed_up_though_nothing_records_it(small_disk):
         assert isinstance(decision, GiveUp)
         assert decision.kind == FailureKind.DISK
     assert searcher.suggest("another") == Searcher.FINISHED
-    assert searcher.lives.end_open(ledger.read(), "2026-01-01T00:00:00.000+00:00") == ledger.read()
+    assert searcher.attempts.end_open(ledger.read(), "2026-01-01T00:00:00.000+00:00") == ledger.read()
 
 
 def test_nothing_is_suggested_once_the_sweep_is_to_stop(tmp_path):
@@ -292,11 +292,11 @@ def test_failed_seeds_count_as_zero(tmp_path):
     space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 2\n")
     searcher = search(space, ledger)
     for trial in ("a", "b"):
-        ticket = searcher.suggest(trial)["ticket"]
+        spec = searcher.suggest(trial)["spec"]
         if trial == "a":
-            finish(ledger, ticket, 0.9)
+            finish(ledger, spec, 0.9)
         else:
-            ledger.finish(ticket["config"], ticket["seed"], SeedResult(metrics={"G": 0.0}, failure="NUMERIC"))
+            ledger.finish(spec["config"], spec["seed"], SeedResult(metrics={"G": 0.0}, failure="NUMERIC"))
         searcher.on_trial_complete(trial)
     [config] = [c for c in ledger.read().configs if c.verdict]
     assert config.verdict.score < 0.45
@@ -341,9 +341,9 @@ def race_to_end(searcher: LedgerSearch, ledger: Ledger, *, at_most: int = 1000) 
         suggestion = searcher.suggest(f"trial-{ran}")
         if suggestion == Searcher.FINISHED:
             return ran
-        ticket = suggestion["ticket"]
-        rate = ledger.read_config(ticket["config"]).record.suggested["optim.lr"]
-        finish(ledger, ticket, 1 - abs(math.log10(rate) + 3))
+        spec = suggestion["spec"]
+        rate = ledger.read_config(spec["config"]).record.suggested["optim.lr"]
+        finish(ledger, spec, 1 - abs(math.log10(rate) + 3))
         searcher.on_trial_complete(f"trial-{ran}")
     return at_most
 

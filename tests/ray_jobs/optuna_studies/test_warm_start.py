@@ -66,8 +66,8 @@ def begun(folder: Path, name: str = "new", **changes: object) -> tuple[Space, Le
 
 
 def first_rate(chosen: Space, ledger: Ledger) -> float:
-    ticket = begin_search(ledger, chosen).suggest("first")["ticket"]
-    return ledger.read_config(ticket["config"]).record.suggested["optim.lr"]
+    spec = begin_search(ledger, chosen).suggest("first")["spec"]
+    return ledger.read_config(spec["config"]).record.suggested["optim.lr"]
 
 
 def test_the_first_proposal_comes_from_what_was_learnt(tmp_path, old):
@@ -88,11 +88,11 @@ def test_points_are_no_configurations(tmp_path, old):
     chosen, ledger = begun(tmp_path)
     searcher = begin_search(ledger, chosen)
     for number in range(4):
-        ticket = searcher.suggest(f"trial-{number}")["ticket"]
+        spec = searcher.suggest(f"trial-{number}")["spec"]
         study = searcher.studies["tiny-qwen2"]
-        study.tell(ticket["config"], float(number))
-        searcher.race.put(ledger.read_config(ticket["config"]).judged(Verdict(score=float(number), seeds=(0,))))
-        suggested = ledger.read_config(ticket["config"]).record.suggested
+        study.tell(spec["config"], float(number))
+        searcher.race.put(ledger.read_config(spec["config"]).judged(Verdict(score=float(number), seeds=(0,))))
+        suggested = ledger.read_config(spec["config"]).record.suggested
         assert study.study.trials[-1].params == suggested
         assert study.study.trials[-1].value == number
     assert len(ledger.read().configs) == 4
@@ -102,7 +102,7 @@ def test_points_are_no_configurations(tmp_path, old):
 def test_an_open_configuration_is_told_under_its_own_number(tmp_path, old):
     """After a resume the score of a configuration goes to its trial, and no point of the old sweep is touched."""
     chosen, ledger = begun(tmp_path)
-    config = begin_search(ledger, chosen).suggest("first")["ticket"]["config"]
+    config = begin_search(ledger, chosen).suggest("first")["spec"]["config"]
     study = begin_search(ledger, chosen).studies["tiny-qwen2"]
     assert study.tell(config, 9.0)
     assert [trial.value for trial in study.study.trials][-1] == 9.0

@@ -12,21 +12,21 @@ from par.ledger.lease import Lease, break_lease, take
 from par.ledger.ledger import HISTORY, ConfigRecord, Ledger
 from par.testing import run_processes, tiny_run
 from par.training.checkpoint import committed_step
-from ray_jobs.trial.spec import Ticket
-from ray_jobs.trial.stop_signal import POLL_S, Orders
+from ray_jobs.trial.spec import TrialSpec
+from ray_jobs.trial.stop_signal import POLL_S, StopSignal
 from ray_jobs.worker import run_seed
 
 
-def sweep(folder: Path, **changes: object) -> tuple[Ticket, Lease]:
+def sweep(folder: Path, **changes: object) -> tuple[TrialSpec, Lease]:
     """A seed of a sweep that this process drives."""
     ledger = Ledger.create(folder, "sweep", {"space": ""})
     record = ConfigRecord.of(tiny_run(**changes), number=0, suggested={})
     ledger.add_config(record)
     lease = take(ledger)
-    return Ticket.of(ledger, record, 0, gpus=0, cpus=1, driver=lease.record.owner), lease
+    return TrialSpec.of(ledger, record, 0, gpus=0, cpus=1, driver=lease.record.owner), lease
 
 
-class Hurried(Orders):
+class Hurried(StopSignal):
     """Looks at every step, and has the driver ask for a stop at the step of the list."""
 
     def at(self, step: int, lease: Lease) -> "Hurried":
@@ -41,7 +41,7 @@ class Hurried(Orders):
         return super().wants_to_leave()
 
 
-def history(seed: Ticket) -> list[dict]:
+def history(seed: TrialSpec) -> list[dict]:
     data = seed.ledger().read_bytes(seed.config, 0, HISTORY)
     table = pq.read_table(pa.BufferReader(data))
     return table.drop_columns(
@@ -95,28 +95,28 @@ def test_orders_are_looked_for_now_and_then(tmp_path):
     """A worker reads the storage once in a few seconds, not at every step."""
     seed, lease = sweep(tmp_path)
     now = [0.0]
-    orders = Orders(seed, clock=lambda: now[0])
-    assert not orders.wants_to_leave()
+    stop_signal = StopSignal(seed, clock=lambda: now[0])
+    assert not stop_signal.wants_to_leave()
     lease.ask_to_stop("SIGTERM")
     now[0] += POLL_S / 2
-    assert not orders.wants_to_leave()
+    assert not stop_signal.wants_to_leave()
     now[0] += POLL_S
-    assert orders.wants_to_leave()
+    assert stop_signal.wants_to_leave()
 
 
 def test_a_seed_without_a_driver_hears_nothing(tmp_path):
-    """A ticket that names no driver is nobody's to stop."""
+    """A spec that names no driver is nobody's to stop."""
     seed, lease = sweep(tmp_path)
     lease.ask_to_stop("SIGTERM")
-    assert not Orders(replace(seed, driver=None)).wants_to_leave()
+    assert not StopSignal(replace(seed, driver=None)).wants_to_leave()
 
 
-def leave_together(rank: int, seed: Ticket) -> None:
-    orders = Orders(seed)
+def leave_together(rank: int, seed: TrialSpec) -> None:
+    stop_signal = StopSignal(seed)
     if rank == 1:
-        orders.node_goes()
+        stop_signal.node_goes()
     with pytest.raises(StoppedError) as caught:
-        run_seed(seed, lambda record: None, orders)
+        run_seed(seed, lambda record: None, stop_signal)
     assert caught.value.kind is (FailureKind.PREEMPTED if rank == 1 else FailureKind.STOPPED)
 
 

@@ -8,55 +8,55 @@ import pytest
 
 from par.ledger.ledger import ConfigRecord, Ledger
 from par.testing import tiny_run
-from ray_jobs.trial.spec import Ticket
+from ray_jobs.trial.spec import TrialSpec
 from ray_jobs.trial.watchdog import EXIT_CODE, Watchdog, hung
 
 
 @pytest.fixture
-def ticket(tmp_path):
+def spec(tmp_path):
     ledger = Ledger.create(tmp_path, "sweep", {"space": ""})
     record = ConfigRecord.of(tiny_run(), number=0, suggested={})
     ledger.add_config(record)
-    return replace(Ticket.of(ledger, record, 0, gpus=0, cpus=1, hang_after_s=0.5), attempt=3)
+    return replace(TrialSpec.of(ledger, record, 0, gpus=0, cpus=1, hang_after_s=0.5), attempt=3)
 
 
-def hang_in_here(ticket: Ticket, beats: int) -> None:
-    with Watchdog(ticket, 1) as watchdog:
+def hang_in_here(spec: TrialSpec, beats: int) -> None:
+    with Watchdog(spec, 1) as watchdog:
         for _ in range(beats):
             time.sleep(0.2)
             watchdog.beat()
         time.sleep(60)
 
 
-def run(ticket: Ticket, beats: int) -> tuple[int | None, float]:
-    process = multiprocessing.get_context("spawn").Process(target=hang_in_here, args=(ticket, beats))
+def run(spec: TrialSpec, beats: int) -> tuple[int | None, float]:
+    process = multiprocessing.get_context("spawn").Process(target=hang_in_here, args=(spec, beats))
     process.start()
     began = time.monotonic()
     process.join(60)
     return process.exitcode, time.monotonic() - began
 
 
-def test_a_hang_ends_the_process_and_leaves_its_stacks(ticket):
+def test_a_hang_ends_the_process_and_leaves_its_stacks(spec):
     """A real process without progress exits by itself; its stacks lie in the ledger and name the line (T7 T13)."""
-    code, _ = run(ticket, beats=0)
+    code, _ = run(spec, beats=0)
     assert code == EXIT_CODE
-    ledger = ticket.ledger()
-    assert hung(ledger, ticket.config, ticket.seed, 3)
-    assert not hung(ledger, ticket.config, ticket.seed, 1)
-    stacks = ledger.read_bytes(ticket.config, ticket.seed, "stacks-attempt3-rank1.txt")
+    ledger = spec.ledger()
+    assert hung(ledger, spec.config, spec.seed, 3)
+    assert not hung(ledger, spec.config, spec.seed, 1)
+    stacks = ledger.read_bytes(spec.config, spec.seed, "stacks-attempt3-rank1.txt")
     assert b"hang_in_here" in stacks
 
 
-def test_progress_keeps_a_process_alive(ticket):
+def test_progress_keeps_a_process_alive(spec):
     """A process that gets on is left alone for as long as it does, and ends once it does not."""
-    code, seconds = run(ticket, beats=10)
+    code, seconds = run(spec, beats=10)
     assert code == EXIT_CODE
     assert seconds > 10 * 0.2
 
 
-def test_a_process_that_is_done_is_left_alone(ticket):
+def test_a_process_that_is_done_is_left_alone(spec):
     """After the end of the work no watchdog barks."""
-    with Watchdog(ticket, 0) as watchdog:
+    with Watchdog(spec, 0) as watchdog:
         watchdog.beat()
     time.sleep(1)
-    assert not hung(ticket.ledger(), ticket.config, ticket.seed, 3)
+    assert not hung(spec.ledger(), spec.config, spec.seed, 3)
