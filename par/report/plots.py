@@ -1,78 +1,81 @@
-"""Plots of a sweep."""
+"""Accuracy by depth as a picture: a panel per configuration, a line per seed."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from math import ceil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
-import matplotlib as mpl
-import pyarrow as pa
-import pyarrow.parquet as pq
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import ScalarFormatter
+import altair as alt
+import vl_convert
 
-from par.ledger.ledger import ACCURACY, Ledger
+from par.ledger.ledger import Ledger
 from par.ledger.records import ConfigState
+from par.report.page.blocks import Drawn
+from par.report.page.charts import GREY, line_at
+from par.report.page.curves import accuracy_axes
+from par.report.page.gathered import Curve, read_curve
 from par.tasks.groups import chance, parse_task
 
+TITLE = "Accuracy by depth, a line per seed (solid: single query, dashed: full state)"
 COLUMNS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class SeedCurve:
-    """Accuracy by depth of one seed; empty for a seed that failed before it was evaluated."""
-
-    seed: int
-    depths: list[int]
-    single_query: list[float]
-    full_state: list[float]
-
-
-def seed_curves(ledger: Ledger, config: ConfigState) -> Iterator[SeedCurve]:
-    """Yield the curve of every finished seed."""
-    for seed in config.results:
-        data = ledger.read_bytes(config.id, seed, ACCURACY)
-        columns = {} if data is None else pq.read_table(pa.BufferReader(data)).to_pydict()
-        yield SeedCurve(seed, *(columns.get(name, []) for name in ("depth", "single_query", "full_state")))
+PANEL = {"width": 420, "height": 230}
+"""In pixels."""
+READS = {"single query": [1, 0], "full state": [5, 3]}
+"""Dashes, by what is read."""
 
 
 def accuracy_by_depth(ledger: Ledger, path: Path) -> Path:
-    """Draw a panel per configuration with a line per seed (solid: one box, dashed: all boxes) and write a PNG."""
-    configs = [config for config in ledger.read().configs if config.results]
-    rows = max(1, ceil(len(configs) / COLUMNS))
-    figure = Figure(figsize=(6 * COLUMNS, 3.6 * rows), layout="constrained")
-    axes = figure.subplots(rows, COLUMNS, squeeze=False, sharex=True, sharey=True).flat
-    for axis, config in zip(axes, configs, strict=False):
-        _panel(axis, ledger, config)
-    for axis in list(axes)[len(configs) :]:
-        axis.set_visible(False)
-    figure.suptitle("Accuracy by depth, a line per seed (solid: single query, dashed: full state)")
+    """Draw every configuration that has a result and write a PNG. Raises LedgerError for a result that is damaged."""
+    found = [
+        (config, {seed: read_curve(ledger, config.id, seed) for seed in config.results})
+        for config in ledger.read().configs
+        if config.results
+    ]
+    depths = sorted({depth for _, curves in found for curve in curves.values() for depth in curve.depths})
+    seeds = sorted({seed for _, curves in found for seed in curves})
+    panels = (_panel(config, curves, depths, seeds) for config, curves in found)
+    return save_png(alt.concat(*panels, columns=COLUMNS, title=TITLE), path)
+
+
+def save_png(chart: Drawn | alt.ConcatChart, path: Path) -> Path:
+    """Write a chart that carries its data. Raises OSError if the file cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    path.write_bytes(vl_convert.vegalite_to_png(chart.to_dict(), scale=1.5))
     return path
 
 
-def _panel(axis: Axes, ledger: Ledger, config: ConfigState) -> None:
-    colours = mpl.colormaps["tab10"].colors  # pyright: ignore[reportAttributeAccessIssue]
-    curves = list(seed_curves(ledger, config))
-    for curve in curves:
-        colour = colours[curve.seed % len(colours)]
-        failure = config.results[curve.seed].failure
-        label = f"seed {curve.seed}" + (f" ({failure})" if failure else "")
-        axis.plot(curve.depths, curve.single_query, color=colour, marker="o", markersize=3, label=label)
-        axis.plot(curve.depths, curve.full_state, color=colour, linestyle="--", linewidth=1)
-    d_train = config.record.run["task"]["train_depth"]
-    axis.axvline(d_train, color="grey", linewidth=1)
-    axis.axhline(0.5, color="grey", linewidth=0.5, linestyle=":")
-    depths = sorted({d for curve in curves for d in curve.depths})
-    task = parse_task(config.record.run["task"]["name"])
-    axis.plot(depths, [chance(task, d).single_query for d in depths], color="grey", linewidth=0.8, label="chance")
-    axis.annotate("d_train", (d_train, 1.02), color="grey", fontsize=8, ha="center")
-    axis.set_title(f"{config.record.backbone}  {', '.join(config.record.choices())}", fontsize=9, loc="left")
-    axis.set_xscale("log", base=2)
-    axis.xaxis.set_major_formatter(ScalarFormatter())
-    axis.set_xlabel("depth (operations)")
-    axis.set_ylabel("accuracy")
-    axis.set_ylim(-0.03, 1.08)
-    axis.legend(fontsize=8, loc="lower left")
+def _panel(config: ConfigState, curves: dict[int, Curve], depths: list[int], seeds: list[int]) -> Drawn:
+    axes, task = accuracy_axes(depths), config.record.run["task"]
+    lines = _data(_rows(curves)).mark_line(point={"size": 18}, strokeWidth=1.5)
+    lines = lines.encode(
+        **axes,
+        color=alt.Color("seed:N").scale(domain=seeds, scheme="tableau20"),
+        strokeDash=alt.StrokeDash("read:N", legend=None).scale(domain=list(READS), range=list(READS.values())),
+    )
+    group = parse_task(task["name"])
+    guesses = [{"depth": depth, "accuracy": chance(group, depth).single_query} for depth in depths]
+    guessing = _data(guesses).mark_line(color=GREY, strokeWidth=1).encode(**axes)
+    words = [{"depth": task["train_depth"], "accuracy": 1, "said": "d_train"}]
+    words += [row | {"said": "chance"} for row in guesses[:1]]
+    said = _data(words).mark_text(color=GREY, align="left", dx=3, dy=-6).encode(**axes, text="said:N")
+    bounds = (line_at("x", task["train_depth"]), line_at("y", 0.5))
+    name = f"{config.record.backbone}  {', '.join(config.record.choices())}"
+    title = alt.Title(name, subtitle=list(_failures(config)), anchor="start", fontSize=11)
+    return alt.layer(*bounds, guessing, lines, said).properties(title=title, **PANEL)
+
+
+def _rows(curves: dict[int, Curve]) -> Iterator[dict[str, Any]]:
+    for seed, curve in curves.items():
+        for read, values in zip(READS, (curve.single_query, curve.full_state), strict=True):
+            for depth, accuracy in zip(curve.depths, values, strict=True):
+                yield {"seed": seed, "read": read, "depth": depth, "accuracy": accuracy}
+
+
+def _data(rows: Iterable[dict[str, Any]]) -> alt.Chart:
+    return alt.Chart(alt.InlineData(values=list(rows)))
+
+
+def _failures(config: ConfigState) -> Iterator[str]:
+    """A line per kind of failure, with its seeds."""
+    failed = {seed: result.failure for seed, result in sorted(config.results.items()) if result.failure}
+    for kind in dict.fromkeys(failed.values()):
+        yield f"{kind}: seed {', '.join(str(seed) for seed, other in failed.items() if other == kind)}"

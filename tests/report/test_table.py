@@ -108,13 +108,23 @@ def test_a_variant_is_shown_by_its_name_alone(tmp_path, monkeypatch):
     state = ConfigState(record, {0: SeedState((), good(4.0))})
     [row] = shown(state)
     assert f"│ {record.id}  PAR hold │" in row
-    titles = []
-    monkeypatch.setattr("matplotlib.axes.Axes.set_title", lambda axis, title, **style: titles.append(title))
+    specs = []
+    monkeypatch.setattr("vl_convert.vegalite_to_png", lambda spec, scale: specs.append(spec) or b"")
     ledger = Ledger.create(tmp_path, "demo", {"space": ""})
     ledger.add_config(record)
     ledger.finish(record.id, 0, good(4.0))
     assert accuracy_by_depth(ledger, tmp_path / "plot.png").exists()
-    assert titles == [f"{run.backbone}  PAR hold"]
+    assert [panel["title"]["text"] for spec in specs for panel in spec["concat"]] == [f"{run.backbone}  PAR hold"]
+
+
+def test_a_picture_names_its_failed_seeds_and_needs_none_that_ended_well(tmp_path):
+    """A sweep whose only seed failed, or that has none, has a picture too; of a failed seed it has the kind."""
+    ledger = Ledger.create(tmp_path, "demo", {"space": ""})
+    assert accuracy_by_depth(ledger, tmp_path / "none.png").read_bytes().startswith(b"\x89PNG")
+    record = ConfigRecord.of(tiny_run(), number=0, suggested={})
+    ledger.add_config(record)
+    ledger.finish(record.id, 0, SeedResult(metrics={"G": 0.0}, failure="NUMERIC"))
+    assert accuracy_by_depth(ledger, tmp_path / "failed.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_choice_is_shown_with_its_key():

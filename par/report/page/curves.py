@@ -1,6 +1,7 @@
 """Charts with a line per seed: accuracy by depth, and drift over training."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import altair as alt
 
@@ -21,13 +22,18 @@ def accuracies(gathered: Gathered) -> Iterator[Chart]:
         here = _of(gathered, backbone)
         seeds, menu = _pickable(named("seeds", backbone), here)
         depths = sorted({depth for seed in here for depth in seed.curve.depths})
-        lines = _lines(seeds.transform_flatten(["depth", "single_query"]), len(here)).encode(
-            x=alt.X("depth:Q", title="depth (operations)").scale(type="log", base=2, nice=False).axis(values=depths),
-            y=alt.Y("single_query:Q", title="single-query accuracy").scale(domain=[0, 1]).axis(format="%"),
-        )
+        flat = seeds.transform_flatten(["depth", "accuracy"])
+        lines = _lines(flat, len(here)).encode(**accuracy_axes(depths, "single-query accuracy"))
         bounds = [line_at("x", d) for d in sorted({_train_depth(seed) for seed in here})]
         drawn = alt.layer(line_at("y", 0.5), *bounds, lines.add_params(*menu), *_failed(seeds))
         yield Chart.of(backbone, drawn, height=280)
+
+
+def accuracy_axes(depths: list[int], title: str = "accuracy") -> dict[str, Any]:
+    """Both axes of accuracy by depth, for rows with ``depth`` and ``accuracy``."""
+    x = alt.X("depth:Q", title="depth (operations)").scale(type="log", base=2, nice=False)
+    y = alt.Y("accuracy:Q", title=title).scale(domain=[0, 1]).axis(format="%")
+    return {"x": x.axis(values=depths), "y": y}
 
 
 def drifts(gathered: Gathered) -> Iterator[Chart]:

@@ -46,7 +46,7 @@ def seeds(gathered: Gathered) -> Columns:
             "train_depth": seed.config.record.run["task"]["train_depth"],
             "aside": round(place * GOLDEN % 1, 3),
             "depth": list(seed.curve.depths),
-            "single_query": [rounded(value, 3) for value in seed.curve.single_query],
+            "accuracy": [rounded(value, 3) for value in seed.curve.single_query],
             "step": list(drift.steps),
             "drift": [rounded(value, 3) for value in drift.values],
         }

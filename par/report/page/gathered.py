@@ -40,10 +40,11 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Single-query accuracy by depth; empty for a seed that failed before it was evaluated."""
+    """Accuracy by depth; empty for a seed that failed before it was evaluated."""
 
     depths: Sequence[int] = ()
     single_query: Sequence[float] = ()
+    full_state: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,6 @@ def gather(overview: Overview, ledger: Ledger) -> Gathered:
 
     def read(seed: tuple[ConfigState, int, SeedResult]) -> Seed:
         config, number, result = seed
-        depths, single_query = _columns(ledger, config.id, number, ACCURACY, "depth", "single_query")
         courses = (m.DRIFT.name, m.ON_THE_WAY.name, m.GRAD_NORM.name)
         steps, *values = _columns(ledger, config.id, number, HISTORY, "step", *courses)
         drift, on_the_way, grad_norm = (_course(steps, column) for column in values)
@@ -177,7 +177,7 @@ def gather(overview: Overview, ledger: Ledger) -> Gathered:
             stage=FRESH if number in stages.fresh_seeds else SEARCH,
             paired=number in stages.rung(0),
             result=result,
-            curve=Curve(depths, single_query),
+            curve=read_curve(ledger, config.id, number),
             drift=drift,
             on_the_way=on_the_way,
             grad_norm=grad_norm,
@@ -185,6 +185,11 @@ def gather(overview: Overview, ledger: Ledger) -> Gathered:
 
     race = Race(stages, overview.space.score, overview.state.configs)
     return Gathered(overview, tuple(_mapped(read, found, local=ledger.objects.is_local)), race)
+
+
+def read_curve(ledger: Ledger, config: str, seed: int) -> Curve:
+    """The accuracies of a seed. Raises LedgerError if their file is damaged."""
+    return Curve(*_columns(ledger, config, seed, ACCURACY, "depth", "single_query", "full_state"))
 
 
 def label(config: ConfigState) -> str:
