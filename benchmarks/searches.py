@@ -12,7 +12,7 @@ from ray.tune.search.optuna import OptunaSearch
 from benchmarks.landscape import Landscape, Setting
 from par.ledger.records import ConfigState, SeedResult, SeedState
 from par.race.racing import NewConfiguration, Race, RunSeed, next_run
-from par.race.selection import choices
+from par.race.selection import winners
 from par.race.verdicts import judge
 from par.space.space import Space
 from ray_jobs.optuna_studies.study import BackboneStudy
@@ -112,9 +112,9 @@ def _finish(racing: Race, run: tuple[str, int], score: float) -> None:
 
 
 def _outcome(racing: Race) -> Outcome:
-    [choice] = choices(racing)
+    [winner] = winners(racing)
     spent = [(state.record.suggested, len(state.results)) for state in racing.configs.values()]
-    return Outcome(choice.config.record.suggested, choice.score, spent)
+    return Outcome(winner.config.record.suggested, winner.score, spent)
 
 
 SEARCHES: dict[str, Callable[[Landscape, Space], Outcome]] = {

@@ -16,12 +16,12 @@ from par.cost.sizes import recorded_iterations
 from par.evaluation.accuracy import DepthCurve, batch_drift, depth_curve
 from par.evaluation.extrapolation import accuracy_at, extrapolation, extrapolation_auc
 from par.evaluation.halting import HaltingCurve, halting_curve
-from par.evaluation.recording import record_traces
 from par.evaluation.signals import drift_profile
 from par.evaluation.spikes import spikes
 from par.evaluation.tally import Tally
 from par.evaluation.thresholds import Grid, known_depth, score, search
 from par.evaluation.traces import Traces
+from par.evaluation.tracing import record_traces
 from par.ledger.ledger import ACCURACY, HALTING, TRACE
 from par.metrics import Metric
 from par.objects import Objects

@@ -93,7 +93,7 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RankedRule:
     """A rule, what it was chosen for, and what it achieves where it was not chosen."""
 
     rule: HaltingConfig
@@ -101,12 +101,12 @@ class Choice:
     test: Figures
 
 
-def search(traces: Traces, grid: Grid | None = None) -> Choice:
+def search(traces: Traces, grid: Grid | None = None) -> RankedRule:
     """The best rule of the grid on the calibration split; of Grid.every() by default."""
     return ranking(traces, grid or Grid.every(), top=1)[0]
 
 
-def ranking(traces: Traces, grid: Grid, *, top: int) -> list[Choice]:
+def ranking(traces: Traces, grid: Grid, *, top: int) -> list[RankedRule]:
     """The ``top`` best rules on the calibration split, best first.
 
     The best has the highest full-state accuracy; then the highest single-query accuracy, the fewest questions not
@@ -120,7 +120,7 @@ def ranking(traces: Traces, grid: Grid, *, top: int) -> list[Choice]:
         scores.mean_iterations_N, scores.not_halted_N, -scores.single_query_N, -scores.full_state_N,
     ))[:top]  # fmt: skip
     tested = score(test, grid[best_first_N])
-    return [Choice(grid.rule(n), scores[n], tested[place]) for place, n in enumerate(best_first_N.tolist())]
+    return [RankedRule(grid.rule(n), scores[n], tested[place]) for place, n in enumerate(best_first_N.tolist())]
 
 
 def score(traces: Traces, grid: Grid) -> Scores:

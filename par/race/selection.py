@@ -1,7 +1,8 @@
-"""Which configuration of each backbone a sweep chooses, and what that is worth."""
+"""Which configuration of each backbone a sweep chooses, what that is worth, and how much the search flattered it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from par.ledger.records import ConfigState
 from par.race.racing import Race
@@ -9,7 +10,7 @@ from par.statistics.selection import selected
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Winner:
     """The best confirmed configuration of a backbone."""
 
     config: ConfigState
@@ -30,8 +31,8 @@ class Choice:
         )
 
 
-def choices(race: Race) -> Iterator[Choice]:
-    """The choice of each backbone whose best configurations are all confirmed: among these, and any others that are."""
+def winners(race: Race) -> Iterator[Winner]:
+    """The winner of each backbone whose best configurations are all confirmed: among these, and any others that are."""
     confirmed = {
         name: config for name, config in race.configs.items() if config.results.keys() >= set(race.stages.fresh_seeds)
     }
@@ -40,8 +41,37 @@ def choices(race: Race) -> Iterator[Choice]:
         if best and confirmed.keys() >= set(best):
             scores = {name: _scores(race, of) for name, of in confirmed.items() if of.record.backbone == backbone}
             found = selected(scores, race.score)
-            yield Choice(confirmed[found.name], len(scores), race.stages.fresh, found.score)
+            yield Winner(confirmed[found.name], len(scores), race.stages.fresh, found.score)
 
 
 def _scores(race: Race, config: ConfigState) -> list[float]:
     return [config.results[seed].score(race.score) for seed in race.stages.fresh_seeds]
+
+
+@dataclass(frozen=True, slots=True)
+class Optimism:
+    """Mean scores of a confirmed configuration over the seeds of the search, and over fresh ones.
+
+    Means, as lower bounds also differ with the number of seeds: that of 10 fresh ones is above that of 2 alike.
+    """
+
+    search: float
+    fresh: float
+
+    @property
+    def difference(self) -> float:
+        """Above 0 where the search promised too much."""
+        return self.search - self.fresh
+
+
+def optimism(config: ConfigState, score: str) -> Optimism | None:
+    """Compare what its verdicts cover, a failed seed being 0; None before the configuration is confirmed.
+
+    Raises LedgerError if a seed was not measured by ``score``.
+    """
+
+    def mean(seeds: Sequence[int]) -> float:
+        return fmean(config.results[seed].score(score) for seed in seeds)
+
+    searched, confirmed = config.verdict, config.confirmation
+    return Optimism(mean(searched.seeds), mean(confirmed.seeds)) if searched and confirmed else None

@@ -8,9 +8,10 @@ from par.metrics import EXTRAPOLATION_AUC, SCORES
 from par.space.conditions import sound
 from par.space.domains import Choice, Domain, read_domain
 from par.space.keys import KEYS, known_settings
-from par.space.stages import FEWEST_FRESH, FRESH, Stages
+from par.space.stages import FRESH, Stages
 from par.space.variants import VARIANT, Variant, read_variants
 from par.space.yaml_lines import Fault, Located, did_you_mean
+from par.statistics.selection import FEWEST_FRESH
 from par.tasks.streams import WORD
 
 FIELDS = (

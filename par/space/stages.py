@@ -6,8 +6,6 @@ from itertools import pairwise
 
 FRESH = 1000
 """Distance of the first fresh seed from the first one of the search, which never comes so far."""
-FEWEST_FRESH = 2
-"""Seeds of a confirmation at least: one half chooses the configuration that the other one judges."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

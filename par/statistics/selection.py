@@ -8,10 +8,11 @@ from math import comb
 from statistics import fmean
 
 from par.errors import DataError
-from par.space.stages import FEWEST_FRESH
 from par.statistics.scores import lower_bound
 from par.statistics.seeds import checked
 
+FEWEST_FRESH = 2
+"""Seeds at least: one half chooses the configuration that the other one judges."""
 SPLITS = 1000
 """Most ways of halving the seeds that are averaged over; of more, as many at random."""
 

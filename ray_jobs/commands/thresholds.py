@@ -10,7 +10,7 @@ from rich.table import Table
 from ray_jobs.console import out, refusing
 
 if TYPE_CHECKING:
-    from par.evaluation.thresholds import Choice, Figures
+    from par.evaluation.thresholds import Figures, RankedRule
 
 
 def thresholds(
@@ -40,9 +40,9 @@ def thresholds(
     grid = Grid.every()
     with refusing():
         traces = Traces.from_parquet(trace)
-        choices = ranking(traces, grid, top=top)
-    out.print(_table(choices))
-    best = choices[0].rule
+        ranked = ranking(traces, grid, top=top)
+    out.print(_table(ranked))
+    best = ranked[0].rule
     out.print(f"Best on calibration: halting.tau={best.tau} halting.k={best.k} halting.m={best.m}")
     out.print(
         f"{len(grid)} rules, {len(traces.split_S)} questions of {traces.iterations} iterations each, "
@@ -51,16 +51,16 @@ def thresholds(
     )
 
 
-def _table(choices: "list[Choice]") -> Table:
+def _table(ranked: "list[RankedRule]") -> Table:
     table = Table()
     for column in ("tau", "k", "m"):
         table.add_column(column, justify="right")
     for split in ("calibration", "test"):
         for figure in ("full state", "single query", "not halted", "iterations"):
             table.add_column(f"{split}\n{figure}", justify="right")
-    for choice in choices:
-        rule = choice.rule
-        figures = (*_texts(choice.calibration), *_texts(choice.test))
+    for place in ranked:
+        rule = place.rule
+        figures = (*_texts(place.calibration), *_texts(place.test))
         table.add_row(f"{rule.tau:g}", str(rule.k), str(rule.m), *figures)
     return table
 

@@ -21,7 +21,7 @@ from par.ledger.lease import Lease, break_lease, hold, holder, require_free
 from par.ledger.ledger import Ledger
 from par.ledger.records import ConfigRecord, SweepState
 from par.race.racing import Race
-from par.race.selection import choices
+from par.race.selection import winners
 from par.report.overview import Overview
 from par.report.page.page import write_page
 from par.report.plots import accuracy_by_depth
@@ -243,8 +243,8 @@ class Driver:
         """The table, plot and report, and where to look further."""
         space = self.search.space
         self.console.print(results_table(state, space))
-        for choice in choices(Race(space.stages, space.score, state.configs)):
-            self.console.print(str(choice), soft_wrap=True, markup=False, highlight=False)
+        for winner in winners(Race(space.stages, space.score, state.configs)):
+            self.console.print(str(winner), soft_wrap=True, markup=False, highlight=False)
         folder = Path(self.ledger.objects.root if self.ledger.objects.is_local else mkdtemp())
         overview = Overview(name=self.ledger.name, space=space, state=state, driver=None, now=datetime.now(UTC))
         plot, report = folder / "accuracy_by_depth.png", folder / "report.html"

@@ -16,8 +16,8 @@ from par.config.run import RunConfig
 from par.cost.flops import tokens_per_s
 from par.ledger.current_space import current_question, current_space
 from par.ledger.ledger import ACCURACY, HISTORY, ConfigRecord, ConfigState, Ledger, SweepState, Verdict
-from par.race.optimism import optimism
 from par.race.racing import Race
+from par.race.selection import optimism
 from par.race.status import Status, last_word, seed_status
 from par.race.verdicts import aggregates
 from par.report.notes import configuration_note, seed_note, sweep_note

@@ -16,7 +16,7 @@ from par.cost.memory import evaluation_prompt, evaluation_prompts, memory, train
 from par.cost.sizes import recorded_iterations
 from par.evaluation.accuracy import depth_curve
 from par.evaluation.halting import halting_curve
-from par.evaluation.recording import record_traces
+from par.evaluation.tracing import record_traces
 from par.model.build import build_model, build_rendering
 from par.tasks.groups import parse_task
 from par.testing import tiny_run

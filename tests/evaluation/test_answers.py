@@ -8,7 +8,7 @@ from par.config.run import HaltingConfig
 from par.evaluation.accuracy import depth_curve
 from par.evaluation.answers import NO_ANSWER, answers, answers_and_p_yes
 from par.evaluation.halting import halting_curve
-from par.evaluation.recording import record_traces
+from par.evaluation.tracing import record_traces
 from par.tasks.groups import parse_task
 from par.testing import tiny_run
 from par.training.loop import Trainer

@@ -117,13 +117,13 @@ def scripted(p_yes: list[list[float]], right: list[list[int]], boxes: int = 1) -
 def test_the_best_rule_is_the_most_accurate_then_the_fastest():
     """Accuracy decides; among equals who halts most, then earliest; the smaller m, tau nearest 1/2, the larger k."""
     late = scripted([[0.9, 0.1, 0.9, 0.9, 0.9, 0.9]], [[0, 0, 1, 1, 1, 1]])
-    choices = ranking(late, Grid.every((0.2, 0.4, 0.6), 3), top=100)
-    assert [(c.rule.tau, c.rule.k, c.rule.m) for c in choices[:4]] == [
+    ranked = ranking(late, Grid.every((0.2, 0.4, 0.6), 3), top=100)
+    assert [(c.rule.tau, c.rule.k, c.rule.m) for c in ranked[:4]] == [
         (0.4, 2, 2), (0.6, 2, 2), (0.2, 2, 2), (0.4, 3, 3),
     ]  # fmt: skip
-    assert len(choices) == 18
-    assert choices[0].calibration == choices[0].test == Figures(1.0, 1.0, 0.0, 3.0)
-    assert choices[-1].calibration == Figures(0.0, 0.0, 0.0, 1.0)
+    assert len(ranked) == 18
+    assert ranked[0].calibration == ranked[0].test == Figures(1.0, 1.0, 0.0, 3.0)
+    assert ranked[-1].calibration == Figures(0.0, 0.0, 0.0, 1.0)
     alike = ranking(scripted([[0.9, 0.9, 0.9]], [[1, 1, 1]]), Grid.every((0.5,), 2), top=3)
     assert [(c.rule.k, c.rule.m) for c in alike] == [(1, 1), (2, 2), (1, 2)]
 
@@ -131,9 +131,9 @@ def test_the_best_rule_is_the_most_accurate_then_the_fastest():
 def test_a_rule_that_never_halts_is_no_good_rule():
     """On a model that is always wrong the best rule is the one that halts most; where none halts there is no mean."""
     wrong = scripted([[0.6, 0.1, 0.1], [0.1, 0.1, 0.3]], [[0, 0, 0]] * 2)
-    choices = ranking(wrong, Grid.every((0.2, 0.5, 0.9), 1), top=3)
-    assert [c.rule.tau for c in choices] == [0.2, 0.5, 0.9]
-    assert [(c.test.not_halted, c.test.mean_iterations) for c in choices] == [(0, 2), (0.5, 1), (1, None)]
+    ranked = ranking(wrong, Grid.every((0.2, 0.5, 0.9), 1), top=3)
+    assert [c.rule.tau for c in ranked] == [0.2, 0.5, 0.9]
+    assert [(c.test.not_halted, c.test.mean_iterations) for c in ranked] == [(0, 2), (0.5, 1), (1, None)]
 
 
 def test_among_equal_full_states_the_most_right_questions_count():
@@ -141,10 +141,10 @@ def test_among_equal_full_states_the_most_right_questions_count():
     traces = scripted([[0.6, 0.9, 0.1], [0.6, 0.1, 0.1]], [[0, 0, 0]] * 2, boxes=2)
     right_SK = (traces.box_S == 0)[:, None] & np.array([False, True, False])
     half = replace(traces, answer_SK=np.where(right_SK, 0, 1).astype(np.int8))
-    choices = ranking(half, Grid.every((0.5, 0.7), 1), top=2)
-    assert [c.rule.tau for c in choices] == [0.7, 0.5]
-    assert [(c.test.single_query, c.test.not_halted) for c in choices] == [(0.25, 0.5), (0, 0)]
-    assert choices[0].test.full_state == choices[1].test.full_state == 0
+    ranked = ranking(half, Grid.every((0.5, 0.7), 1), top=2)
+    assert [c.rule.tau for c in ranked] == [0.7, 0.5]
+    assert [(c.test.single_query, c.test.not_halted) for c in ranked] == [(0.25, 0.5), (0, 0)]
+    assert ranked[0].test.full_state == ranked[1].test.full_state == 0
 
 
 def test_test_questions_choose_nothing():

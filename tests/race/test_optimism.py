@@ -4,7 +4,7 @@ import pytest
 
 from par.ledger.ledger import SeedResult
 from par.ledger.records import ConfigState, SeedState
-from par.race.optimism import optimism
+from par.race.selection import optimism
 from par.race.verdicts import judge
 from tests.ledger.ledgers import CONFIG
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from par.race.status import is_complete, unproposed
 from par.report.page.gathered import FRESH, Gathered
-from par.report.page.record import evaluation_sets
+from par.report.page.provenance import evaluation_sets
 from par.statistics.location import mean_interval
 from par.statistics.seeds import TooFew
 from par.statistics.spread import SPREAD_SEEDS, dip_test

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from par import metrics as m
 from par.ledger.records import ConfigState
-from par.race.optimism import optimism
+from par.race.selection import optimism
 from par.race.status import last_word, seed_status
 from par.report.page.blocks import Columns, rounded
 from par.report.page.gathered import FRESH, SEARCH, Gathered, Seed, label
@@ -65,7 +66,7 @@ def cells(gathered: Gathered) -> Columns:
             shown(result) if result and done else last_word(config, seed)[0] or seed_status(config, seed, driven=driven)
         )
         kind = "G" if done else "failed" if result else "open"
-        G = rounded(result.score("G")) if result else None
+        G = rounded(result.score(m.G.name)) if result else None
         name, backbone = label(config), config.record.backbone
         return {
             "backbone": backbone, "configuration": name, "order": order, "seed": str(seed), "G": G,

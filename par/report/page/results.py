@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from par.evaluation.spikes import spikes
 from par.ledger.records import ConfigState
-from par.race.optimism import optimism
+from par.race.selection import optimism
 from par.report.page.blocks import Table, p_text, text
 from par.report.page.datasets import groups
 from par.report.page.gathered import FRESH, SEARCH, Course, Gathered, Seed

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from par.race.selection import choices
+from par.race.selection import winners
 from par.report.page import charts, curves, results
 from par.report.page.blocks import Columns, Section, Table
 from par.report.page.comparisons import comparison_tables
 from par.report.page.gathered import Gathered
 from par.report.page.parameters import parameter_charts, trend_rows
-from par.report.page.record import failure_table, hours_table, missing_table, provenance_table
+from par.report.page.provenance import failure_table, hours_table, missing_table, provenance_table
 
 NO_RESULT = "No seed has a result yet."
 
@@ -94,7 +94,7 @@ def _optimism(gathered: Gathered, tables: Mapping[str, Columns]) -> Section:
         anchor="optimism", title=title,
         lead="Optimism is the mean score over the seeds of the search less the mean score over fresh seeds, which the "
         "search never saw. A point below the diagonal was a lucky one.",
-        sentences=[str(choice) for choice in choices(gathered.race)],
+        sentences=[str(winner) for winner in winners(gathered.race)],
         charts=[charts.optimism(gathered, tables["confirmed"])],
     )  # fmt: skip
 
