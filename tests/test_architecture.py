@@ -1,16 +1,19 @@
 """The repository's own rules: who imports whom, one name for a metric, pages whose links lead somewhere."""
 
 import ast
+import importlib.metadata
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.utils.validation import _validate_metric_name
 
+import par
 from par import metrics
 from par.metrics import Metric
 from par.space.space import load_space
@@ -24,6 +27,15 @@ LIGHT = (
     "par.report.overview", "par.report.page.page", "ray_jobs.cli",
 )  # fmt: skip
 """What a space is checked with, a ledger read and a trace scored, within a second."""
+ROOMS = (
+    "par.errors", "par.metrics", "par.objects", "par.tasks", "par.config", "par.model", "par.training", "par.cost",
+    "par.evaluation", "par.statistics", "par.space", "par.ledger", "par.race", "par.report", "par.seed", "par.testing",
+    "par",
+    "ray_jobs", "ray_jobs.provenance", "ray_jobs.options", "ray_jobs.console", "ray_jobs.mlflow_runs",
+    "ray_jobs.optuna_studies", "ray_jobs.trial", "ray_jobs.driver", "ray_jobs.sweep", "ray_jobs.train",
+    "ray_jobs.evaluate", "ray_jobs.commands", "ray_jobs.cli",
+)  # fmt: skip
+"""Packages and files in the order in which they build on each other: each may import those before it."""
 LONGEST_FILE = 300
 PAGES = (REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *sorted((REPOSITORY / "docs").rglob("*.md")))
 SPACES = sorted((REPOSITORY / "search_spaces").glob("*.yaml"))
@@ -38,19 +50,76 @@ def sources(*packages: str) -> list[Path]:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The top-level packages that a file imports, wherever in it, and also by name through importlib."""
+    """All that a file imports, wherever in it, and also by name through importlib, under dotted names."""
     for node in ast.walk(ast.parse(path.read_text())):
         match node:
             case ast.Import(names=names):
-                yield from (alias.name.partition(".")[0] for alias in names)
-            case ast.ImportFrom(module=str(module), level=0):
-                yield module.partition(".")[0]
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                yield from (f"{module}.{alias.name}" for alias in names)
             case ast.Call(func=ast.Attribute(attr="import_module") | ast.Name(id="import_module" | "__import__")):
-                yield from (a.value.partition(".")[0] for a in node.args if isinstance(a, ast.Constant))
+                yield from (a.value for a in node.args if isinstance(a, ast.Constant))
 
 
 def forbidden(path: Path) -> set[str]:
-    return FORBIDDEN & set(imported(path))
+    return FORBIDDEN & {name.partition(".")[0] for name in imported(path)}
+
+
+def module_of(path: Path, root: Path = REPOSITORY) -> str:
+    return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports_by_module(paths: list[Path], root: Path = REPOSITORY) -> dict[str, set[str]]:
+    """Of each of the files the others that it imports."""
+    known = {module_of(path, root) for path in paths}
+
+    def among_them(name: str) -> str:
+        """The file that a dotted name lies in."""
+        while name and name not in known:
+            name = name.rpartition(".")[0]
+        return name
+
+    return {module_of(path, root): {found for name in imported(path) if (found := among_them(name))} for path in paths}
+
+
+def room(module: str) -> int:
+    """The place of the room that a module lies in."""
+    whole = {"par", "ray_jobs"}
+    found = [name for name in ROOMS if module == name or (name not in whole and module.startswith(f"{name}."))]
+    assert found, f"{module} lies in no room: add it to ROOMS"
+    return ROOMS.index(found[0])
+
+
+def arrows_back_up(imports: dict[str, set[str]]) -> list[str]:
+    """Imports of a room that comes later."""
+    return sorted(f"{a} imports {b}" for a, found in imports.items() for b in found if room(b) > room(a))
+
+
+def circle(imports: dict[str, set[str]]) -> list[str]:
+    """Files that import each other in a circle, if there are any."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as fault:
+        return fault.args[1]
+    return []
+
+
+def spelled_again(path: Path) -> list[str]:
+    """Names of metrics that a file writes down instead of taking them from par.metrics: whole ones with a mark of a
+    name in them, such as d_0 or a/b, wherever they stand; words such as G where a value is looked up by them.
+    """
+    names = {value.name for value in vars(metrics).values() if isinstance(value, Metric)}
+    marked = {name for name in names if re.search(r"[_/]|\d", name)}
+    found: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Constant(value=str(text)) if text in marked:
+                found.append(text)
+            case ast.Call(func=ast.Attribute(attr="get" | "score"), args=[ast.Constant(value=str(text)), *_]):
+                found += {text} & (names - marked)
+            case ast.Subscript(value=ast.Attribute(attr="metrics"), slice=ast.Constant(value=str(text))):
+                found += {text} & (names - marked)
+    return found
 
 
 def loaded_by(module: str) -> set[str]:
@@ -115,6 +184,57 @@ def test_the_driver_checks_without_torch(module):
 def test_a_heavy_module_is_seen():
     """The check above can fail: a module that needs torch is seen to load it."""
     assert loaded_by("par.model.anchor") == {"torch"}
+
+
+def test_no_room_builds_on_a_later_one():
+    """No file imports from a room that comes after its own in ROOMS, not even inside a function or for types alone."""
+    assert arrows_back_up(imports_by_module(sources("par"))) == []
+
+
+@pytest.mark.parametrize(
+    ("planted", "arrows", "around"),
+    [
+        ("from par.model import build", ["par.tasks.early imports par.model.build"], True),
+        ("def f():\n    from par.model.build import build", ["par.tasks.early imports par.model.build"], True),
+        ("if TYPE_CHECKING:\n    import par.model.build", ["par.tasks.early imports par.model.build"], True),
+        ("from par import errors\nimport numpy", [], False),
+    ],
+)
+def test_an_arrow_back_up_and_a_circle_are_seen(tmp_path, planted, arrows, around):
+    """The two checks above can fail: an earlier room that imports a later one is named, and so is a circle."""
+    files = {"tasks/early": planted, "model/build": "from par.tasks.early import f", "errors": "", "__init__": ""}
+    for name, text in files.items():
+        path = tmp_path / "par" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    imports = imports_by_module(sorted((tmp_path / "par").rglob("*.py")), tmp_path)
+    assert arrows_back_up(imports) == arrows
+    assert (set(circle(imports)) == {"par.tasks.early", "par.model.build"}) is around
+
+
+def test_a_file_outside_all_rooms_is_seen():
+    """A new file or folder has to be given a place in the order."""
+    with pytest.raises(AssertionError, match=r"par\.study\.ledger lies in no room"):
+        room("par.study.ledger")
+
+
+def test_the_version_is_written_once():
+    """What is installed says the version that the code says."""
+    assert par.__version__ == importlib.metadata.version("par")
+    assert par.__version__ not in (REPOSITORY / "pyproject.toml").read_text()
+
+
+def test_metrics_are_named_by_their_table():
+    """Nowhere in par or ray_jobs is the name of a metric written down again."""
+    files = [path for path in sources("par", "ray_jobs") if module_of(path) != "par.metrics"]
+    assert {str(path): found for path in files if (found := spelled_again(path))} == {}
+
+
+def test_a_second_spelling_is_seen(tmp_path):
+    """The check above can fail, and takes neither a heading nor a docstring for a name."""
+    path = tmp_path / "again.py"
+    path.write_text('"""G and d50."""\nresult.score("G"), values["train/loss"], row.metrics["censored"], header("G")')
+    assert sorted(spelled_again(path)) == ["G", "censored", "train/loss"]
 
 
 def test_every_metric_has_a_name_of_its_own_that_mlflow_takes():
