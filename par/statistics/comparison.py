@@ -84,9 +84,7 @@ def holm(ps: Sequence[float]) -> tuple[float, ...]:
     return tuple(adjusted)
 
 
-def probability_of_improvement(
-    first: Sequence[float], second: Sequence[float], *, confidence: float = CONFIDENCE
-) -> Improvement | TooFew:
+def probability_of_improvement(first: Sequence[float], second: Sequence[float]) -> Improvement | TooFew:
     """P(X > Y) + P(X = Y) / 2 for seeds X of the first group and Y of the second, with a percentile bootstrap interval.
 
     Both groups are resampled. Where every pair has one outcome a bootstrap has no width, so the interval is the exact
@@ -101,21 +99,19 @@ def probability_of_improvement(
         return TooFew(fewest, INTERVAL_SEEDS)
     outcomes = _outcomes(xs[:, None], ys)
     if np.ptp(outcomes) == 0:
-        return _unanimous(float(outcomes[0, 0]), fewest, confidence)
+        return _unanimous(float(outcomes[0, 0]), fewest)
 
     def improvement(rows: "np.ndarray", columns: "np.ndarray", axis: int) -> "np.ndarray":
         return outcomes[rows[..., :, None], columns[..., None, :]].mean(axis=(-2, -1))
 
     found = bootstrap(
         (np.arange(len(xs)), np.arange(len(ys))), improvement, n_resamples=RESAMPLES, vectorized=True, batch=1000,
-        confidence_level=confidence, method="percentile", rng=np.random.default_rng(0),
+        confidence_level=CONFIDENCE, method="percentile", rng=np.random.default_rng(0),
     ).confidence_interval  # fmt: skip
     return Improvement(float(outcomes.mean()), float(found.low), float(found.high))
 
 
-def paired_improvement(
-    first: Mapping[int, float], second: Mapping[int, float], *, confidence: float = CONFIDENCE
-) -> Paired:
+def paired_improvement(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
     """Probability that the first group beats the second on one seed, by seed number: what the seeds share cancels.
 
     Ties count half; the percentile bootstrap resamples the shared seeds. Seeds of one group alone enter no number and
@@ -128,21 +124,21 @@ def paired_improvement(
     shared = tuple(sorted(first.keys() & second.keys()))
     return Paired(
         seeds=shared,
-        improvement=_on_pairs([first[seed] for seed in shared], [second[seed] for seed in shared], confidence),
+        improvement=_on_pairs([first[seed] for seed in shared], [second[seed] for seed in shared]),
         only_first=tuple(sorted(first.keys() - second.keys())),
         only_second=tuple(sorted(second.keys() - first.keys())),
     )
 
 
-def _on_pairs(xs: Sequence[float], ys: Sequence[float], confidence: float) -> Improvement | TooFew:
+def _on_pairs(xs: Sequence[float], ys: Sequence[float]) -> Improvement | TooFew:
     import numpy as np
 
     if len(xs) < INTERVAL_SEEDS:
         return TooFew(len(xs), INTERVAL_SEEDS)
     outcomes = _outcomes(np.asarray(xs), np.asarray(ys))
     if np.ptp(outcomes) == 0:
-        return _unanimous(float(outcomes[0]), len(xs), confidence)
-    return Improvement(float(outcomes.mean()), *bootstrap_mean(outcomes, confidence))
+        return _unanimous(float(outcomes[0]), len(xs))
+    return Improvement(float(outcomes.mean()), *bootstrap_mean(outcomes))
 
 
 def _outcomes(xs: "np.ndarray", ys: "np.ndarray") -> "np.ndarray":
@@ -152,10 +148,10 @@ def _outcomes(xs: "np.ndarray", ys: "np.ndarray") -> "np.ndarray":
     return (np.sign(xs - ys) + 1) / 2
 
 
-def _unanimous(outcome: float, pairs: int, confidence: float) -> Improvement:
-    """The interval after n independent pairs with one outcome: its share is at least ((1 - confidence) / 2)^(1/n).
+def _unanimous(outcome: float, pairs: int) -> Improvement:
+    """The interval after n independent pairs with one outcome: its share is at least ((1 - CONFIDENCE) / 2)^(1/n).
 
     The rest may be wins or losses. Source: Clopper & Pearson 1934, Biometrika 26.
     """
-    share = ((1 - confidence) / 2) ** (1 / pairs)
+    share = ((1 - CONFIDENCE) / 2) ** (1 / pairs)
     return Improvement(outcome, share * outcome, 1 - share * (1 - outcome))

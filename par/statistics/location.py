@@ -35,7 +35,7 @@ def summary(Gs: Sequence[float]) -> Summary:
     return Summary(n=n, mean=mean, sd=math.sqrt(squares / (n - 1)) if n > 1 else None, worst=float(min(Gs)))
 
 
-def mean_interval(Gs: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval | TooFew:
+def mean_interval(Gs: Sequence[float]) -> Interval | TooFew:
     """Percentile bootstrap interval of the mean over seeds, in units of G. The same seeds give the same
     interval.
 
@@ -47,16 +47,16 @@ def mean_interval(Gs: Sequence[float], *, confidence: float = CONFIDENCE) -> Int
     seeds = checked(Gs)
     if len(seeds) < INTERVAL_SEEDS:
         return TooFew(len(seeds), INTERVAL_SEEDS)
-    return bootstrap_mean(seeds, confidence)
+    return bootstrap_mean(seeds)
 
 
-def bootstrap_mean(values: "Sequence[float] | np.ndarray", confidence: float) -> Interval:
+def bootstrap_mean(values: "Sequence[float] | np.ndarray") -> Interval:
     """Percentile bootstrap interval of the mean of at least two finite values, in whatever order they come."""
     import numpy as np
     from scipy.stats import bootstrap
 
     found = bootstrap(
-        (np.sort(values),), np.mean, n_resamples=RESAMPLES, confidence_level=confidence, method="percentile",
+        (np.sort(values),), np.mean, n_resamples=RESAMPLES, confidence_level=CONFIDENCE, method="percentile",
         rng=np.random.default_rng(0),
     ).confidence_interval  # fmt: skip
     return Interval(float(found.low), float(found.high))

@@ -38,15 +38,15 @@ class ProfilePoint(NamedTuple):
     success: SuccessRate
 
 
-def success_rate(Gs: Sequence[float], threshold: float, *, confidence: float = CONFIDENCE) -> SuccessRate:
-    """Share of seeds with G >= threshold, and its exact interval at ``confidence``.
+def success_rate(Gs: Sequence[float], threshold: float) -> SuccessRate:
+    """Share of seeds with G >= threshold, and its exact interval at CONFIDENCE.
 
     Raises DataError for no seed or a G that is not finite. Source: Clopper & Pearson 1934, Biometrika 26.
     """
     from scipy.special import betaincinv
 
     seeds = checked(Gs)
-    n, reached, tail = len(seeds), sum(value >= threshold for value in seeds), (1 - confidence) / 2
+    n, reached, tail = len(seeds), sum(value >= threshold for value in seeds), (1 - CONFIDENCE) / 2
     low = float(betaincinv(reached, n - reached + 1, tail)) if reached else 0.0
     high = float(betaincinv(reached + 1, n - reached, 1 - tail)) if reached < n else 1.0
     return SuccessRate(reached, n, low, high)

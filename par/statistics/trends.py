@@ -33,9 +33,7 @@ class Trend:
     p: float
 
 
-def success_trend(
-    parameters: Sequence[float], Gs: Sequence[float], threshold: float = SUCCESS, *, confidence: float = CONFIDENCE
-) -> Trend | TooFew:
+def success_trend(parameters: Sequence[float], Gs: Sequence[float], threshold: float = SUCCESS) -> Trend | TooFew:
     """Logistic trend of success, G >= threshold, against log10 of the number of parameters, one entry per seed.
 
     Firth's penalty keeps the slope finite where size separates success from failure; p is that of the penalised
@@ -59,7 +57,7 @@ def success_trend(
         return TooFew(1, 2, of="sizes")
     profile = _profile((decades - decades.mean()) / unit, np.asarray(seeds) >= threshold)
     slope, top = _highest(profile)
-    drop = top - float(chi2.ppf(confidence, 1)) / 2
+    drop = top - float(chi2.ppf(CONFIDENCE, 1)) / 2
     low, high = (_crossing(profile, slope, drop, side) / unit for side in (-1, 1))
     return Trend(slope / unit, low, high, float(chi2.sf(max(0.0, 2 * (top - profile(0.0))), 1)))
 

@@ -13,6 +13,7 @@ from par import metrics as m
 from par.ledger.ledger import ConfigRecord, Ledger
 from par.ledger.records import Attempt
 from par.race.retry import GiveUp, StartAgain
+from ray_jobs.driver.stopping import NotPickled
 from ray_jobs.mlflow_runs.background import BackgroundProjection
 from ray_jobs.mlflow_runs.projection import config_name
 from ray_jobs.trial.failure_kind import kind_of
@@ -21,7 +22,7 @@ from ray_jobs.trial.spec import TrialSpec
 PRINT_EVERY_S = 5.0
 
 
-class Progress(Callback):
+class Progress(NotPickled, Callback):
     """Tune's events as lines on the console and points in MLflow, both from the driver alone; neither holds it up."""
 
     def __init__(
@@ -33,16 +34,11 @@ class Progress(Callback):
         done: int,
         total: int,
         settle: Callable[[str, BaseException], StartAgain | GiveUp | None],
-        clock: Callable[[], float] = monotonic,
     ) -> None:
-        self.ledger, self.projection, self.console, self.clock = ledger, projection, console, clock
+        self.ledger, self.projection, self.console = ledger, projection, console
         self.done, self.total, self.settle = done, total, settle
         self.records: dict[str, ConfigRecord] = {}
         self.printed: dict[str, float] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Nothing: Tune pickles its callbacks, and par never reads them back."""
-        return {}
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Open the seed's run."""
@@ -61,7 +57,7 @@ class Progress(Callback):
             names = {"step", *(metric.name for metric in m.TRAINING)}
             row = {name: value for name, value in result.items() if name in names}
             self.projection.log_steps(self._record(spec), spec.seed, row)
-        now = self.clock()
+        now = monotonic()
         if now - self.printed.get(trial.trial_id, float("-inf")) >= PRINT_EVERY_S:
             self.printed[trial.trial_id] = now
             self._print(spec, _describe(result, spec.settings["train"]["steps"]))

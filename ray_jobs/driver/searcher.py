@@ -16,6 +16,7 @@ from par.race.status import is_complete
 from par.race.verdicts import judge
 from par.space.space import Space
 from ray_jobs.driver.attempts import Attempts
+from ray_jobs.driver.stopping import NotPickled
 from ray_jobs.optuna_studies.study import BackboneStudy
 from ray_jobs.optuna_studies.warm_start import recorded_points
 from ray_jobs.trial.spec import TrialSpec
@@ -32,7 +33,7 @@ class Running:
     since: float
 
 
-class LedgerSearch(Searcher):
+class LedgerSearch(NotPickled, Searcher):
     """Tune's view of the ledger: every suggestion is one seed of one configuration.
 
     One driver drives a sweep: it reads the ledger once, and again only the configuration whose trial has ended.
@@ -113,12 +114,8 @@ class LedgerSearch(Searcher):
         """Whether every wanted seed has a result."""
         return is_complete(self.ledger.read(), self.space)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Nothing: Tune pickles its searcher, and the ledger is the only state that is ever read again."""
-        return {}
-
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
-        """Nothing, for the same reason."""
+        """Nothing: the ledger is the only state that is ever read again."""
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing, for the same reason."""

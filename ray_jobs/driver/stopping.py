@@ -49,17 +49,21 @@ class Stopping:
         self.ask(signal.Signals(number).name, 128 + number)
 
 
-class StopCallback(tune.Callback):
+class NotPickled:
+    """What Tune pickles with its own state and par never reads back: of a sweep the ledger is the only state."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+
+class StopCallback(NotPickled, tune.Callback):
     """Carries the wish to stop to the search and to the workers, as Tune goes round."""
 
     def __init__(self, stopping: Stopping, look: Callable[[], None], begin: Callable[[str], None]) -> None:
         """``look`` may ask for the end; ``begin`` is called once with the reason when it begins."""
         self.stopping, self.look, self.begin = stopping, look, begin
         self.begun = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Nothing: Tune pickles its callbacks, and par never reads them back."""
-        return {}
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Look, and begin to stop when it is asked for."""
@@ -70,15 +74,11 @@ class StopCallback(tune.Callback):
             self.begin(self.stopping.reason)
 
 
-class GraceOver(tune.Stopper):
+class GraceOver(NotPickled, tune.Stopper):
     """Ends the trials that have not left by themselves within the grace period."""
 
     def __init__(self, stopping: Stopping, grace_s: float) -> None:
         self.stopping, self.grace_s = stopping, grace_s
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Nothing: Tune pickles its stoppers, and par never reads them back."""
-        return {}
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """No trial is stopped for what it reports."""

@@ -107,8 +107,7 @@ class BackboneStudy:
             if repeated == DUPLICATES:  # the sampler insists on what it knows: look elsewhere
                 self.study.sampler = optuna.samplers.RandomSampler(seed=self.space.sampler_seed + number + ELSEWHERE)
             trial, suggested = self._walk()
-            run = self.space.run_config(self.backbone, suggested, 0)
-            record = ConfigRecord.of(run, number=number, suggested=suggested)
+            record = self._record(suggested, number)
             if record.id not in known:
                 self.study.sampler = chosen
                 self.trials[record.id] = trial.number
@@ -134,12 +133,12 @@ class BackboneStudy:
             return []
 
     def _next_of(self, rows: Iterable[dict[str, Any]], number: int, known: Container[str]) -> ConfigRecord | None:
-        for suggested in rows:
-            run = self.space.run_config(self.backbone, suggested, 0)
-            record = ConfigRecord.of(run, number=number, suggested=suggested)
-            if record.id not in known:
-                return record
-        return None
+        records = (self._record(suggested, number) for suggested in rows)
+        return next((record for record in records if record.id not in known), None)
+
+    def _record(self, suggested: Mapping[str, Any], number: int) -> ConfigRecord:
+        run = self.space.run_config(self.backbone, suggested, 0)
+        return ConfigRecord.of(run, number=number, suggested=suggested)
 
     def _sampler(self, past: int) -> optuna.samplers.BaseSampler:
         """The sampler's seed advances with configurations and results: a study built anew repeats no suggestion."""

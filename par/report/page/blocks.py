@@ -6,6 +6,8 @@ from typing import Any
 
 import altair as alt
 
+from par.statistics.success import SuccessRate
+
 Columns = Mapping[str, Sequence[Any]]
 """A table as columns of equal length."""
 Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
@@ -68,6 +70,18 @@ def p_text(p: float | None) -> str:
     if p is None:
         return "–"
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def transposed(rows: Sequence[Mapping[str, Any]]) -> Columns:
+    """Rows, which all have the same names, as columns; no row gives no column."""
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+
+
+def share_cells(found: SuccessRate) -> dict[str, Any]:
+    """A success rate with its interval, as numbers and in words."""
+    return {
+        "rate": rounded(found.rate), "low": rounded(found.low), "high": rounded(found.high), "said": str(found),
+    }  # fmt: skip
 
 
 def compact(columns: Columns) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 
 from par import metrics as m
-from par.report.page.blocks import Chart, Columns
+from par.report.page.blocks import Chart, Columns, transposed
 from par.report.page.charts import OUTCOME, RED, SEED_TOOLTIP, line_at, named
 from par.report.page.gathered import Gathered, Outcome, Seed, label
 
@@ -52,13 +52,15 @@ def drifts(gathered: Gathered) -> Iterator[Chart]:
 def unrecorded(gathered: Gathered) -> Columns:
     """The drift after training, at three numbers of iterations, of the seeds whose training records have none."""
     rows = [
-        (seed.backbone, place, label(seed.config), seed.number, str(seed.outcome), at, seed.result.metrics[name])
+        {
+            "backbone": seed.backbone, "run": place, "configuration": label(seed.config), "seed": seed.number,
+            "outcome": str(seed.outcome), "iterations": at, "drift": seed.result.metrics[name],
+        }
         for place, seed in enumerate(gathered.seeds)
         for name, at in PROFILE.items()
         if not seed.drift.steps and name in seed.result.metrics
-    ]
-    names = ("backbone", "run", "configuration", "seed", "outcome", "iterations", "drift")
-    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {}
+    ]  # fmt: skip
+    return transposed(rows)
 
 
 def drift_profiles(gathered: Gathered, unrecorded: Columns) -> Iterator[Chart]:

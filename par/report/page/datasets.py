@@ -7,7 +7,7 @@ from par import metrics as m
 from par.ledger.records import ConfigState
 from par.race.selection import optimism
 from par.race.status import last_word, seed_status
-from par.report.page.blocks import Columns, rounded
+from par.report.page.blocks import Columns, rounded, share_cells, transposed
 from par.report.page.gathered import FRESH, SEARCH, Gathered, Seed, label
 from par.report.table import shown
 from par.statistics.success import SUCCESS, performance_profile, success_rate
@@ -52,7 +52,7 @@ def seeds(gathered: Gathered) -> Columns:
             "drift": [rounded(value, 3) for value in drift.values],
         }
 
-    return _columns([row(place, seed) for place, seed in enumerate(gathered.seeds)])
+    return transposed([row(place, seed) for place, seed in enumerate(gathered.seeds)])
 
 
 def cells(gathered: Gathered) -> Columns:
@@ -78,7 +78,7 @@ def cells(gathered: Gathered) -> Columns:
         for order, config in enumerate(gathered.ranked())
         for seed in sorted({*config.seeds, *gathered.race.wanted(config.id)})
     ]
-    return _columns(found)
+    return transposed(found)
 
 
 def success(gathered: Gathered) -> Columns:
@@ -86,9 +86,8 @@ def success(gathered: Gathered) -> Columns:
     rows: list[Row] = []
     for backbone, stage, group in groups(gathered):
         found = success_rate([seed.G for seed in group], SUCCESS)
-        ends = {"rate": rounded(found.rate), "low": rounded(found.low), "high": rounded(found.high)}
-        rows.append({"backbone": backbone, "stage": stage, "said": str(found), **ends})
-    return _columns(rows)
+        rows.append({"backbone": backbone, "stage": stage, **share_cells(found)})
+    return transposed(rows)
 
 
 def profiles(gathered: Gathered) -> Columns:
@@ -97,9 +96,8 @@ def profiles(gathered: Gathered) -> Columns:
     for backbone, stage, group in groups(gathered):
         Gs = [seed.G for seed in group]
         for g, found in performance_profile(Gs, _thinned(sorted({0.0, *Gs}))):
-            ends = {"rate": rounded(found.rate), "low": rounded(found.low), "high": rounded(found.high)}
-            rows.append({"backbone": backbone, "stage": stage, "g": rounded(g), "said": str(found), **ends})
-    return _columns(rows)
+            rows.append({"backbone": backbone, "stage": stage, "g": rounded(g), **share_cells(found)})
+    return transposed(rows)
 
 
 def confirmed(gathered: Gathered) -> Columns:
@@ -115,7 +113,7 @@ def confirmed(gathered: Gathered) -> Columns:
         for config in gathered.configs
         if (means := optimism(config, gathered.overview.space.score))
     ]
-    return _columns(found)
+    return transposed(found)
 
 
 TABLES: Mapping[str, Callable[[Gathered], Columns]] = {
@@ -129,7 +127,3 @@ def _thinned(levels: Sequence[float]) -> Sequence[float]:
         return levels
     last = len(levels) - 1
     return [levels[round(place * last / (PROFILE_POINTS - 1))] for place in range(PROFILE_POINTS)]
-
-
-def _columns(rows: Sequence[Row]) -> Columns:
-    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 import altair as alt
 
-from par.report.page.blocks import Chart, Columns, p_text, rounded
+from par.report.page.blocks import Chart, Columns, p_text, rounded, share_cells, transposed
 from par.report.page.charts import backbone_colours, named
 from par.report.page.gathered import Gathered, Seed
 from par.space.domains import Domain, FloatRange, IntRange
@@ -33,7 +33,7 @@ def parameters(gathered: Gathered) -> Columns:
         for place, backbone in enumerate(gathered.backbones)
         for row in _rows(domain, _searched(gathered, backbone, key), key, place, len(gathered.backbones))
     ]
-    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+    return transposed(rows)
 
 
 def parameter_charts(gathered: Gathered, parameters: Columns) -> Iterator[Chart]:
@@ -79,14 +79,11 @@ def _rows(domain: Domain, seeds: list[Seed], key: str, place: int, of: int) -> I
         parts.setdefault(_part(domain, seed.config.record.suggested[key]), []).append(seed)
     for part in sorted(parts, key=lambda part: (isinstance(part, str), part)):
         Gs = [seed.G for seed in parts[part]]
-        found, mean = success_rate(Gs, SUCCESS), success_conditional_mean(Gs)
+        mean = success_conditional_mean(Gs)
         yield {
             "part": _part_text(domain, part),
             "at": rounded(_within(domain, (part + (place + 0.5) / of) / PARTS)) if _is_wide(domain) else None,
-            "rate": rounded(found.rate),
-            "low": rounded(found.low),
-            "high": rounded(found.high),
-            "said": str(found),
+            **share_cells(success_rate(Gs, SUCCESS)),
             "mean": None if isinstance(mean, TooFew) else rounded(mean),
         }
 
