@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Literal, Self
 
@@ -257,3 +258,15 @@ def _seeds_of(verdict: Verdict) -> int:
 def _seed_state(folder: Mapping[str, Any]) -> SeedState:
     attempts = [record for record in folder.values() if isinstance(record, Attempt)]
     return SeedState(tuple(sorted(attempts, key=lambda attempt: attempt.number)), folder.get("result.json"))
+
+
+def ended_record(begun: Mapping[str, Any], *, end: str, saved_step: int) -> dict[str, Any]:
+    """What every end of an attempt says: when, how far it came, and the device-seconds that it took."""
+    start = datetime.fromisoformat(begun.get("start", end))
+    seconds = max(0.0, (datetime.fromisoformat(end) - start).total_seconds())
+    return {"end": end, "saved_step": saved_step, "device_seconds": seconds * begun.get("devices", 0)}
+
+
+def now() -> str:
+    """The time, in ISO format."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

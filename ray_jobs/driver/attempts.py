@@ -1,14 +1,12 @@
 """The lives of a sweep's seeds under one driver: how each attempt ended, and what follows."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
 
 from par.errors import DiskFullError, FailureKind
 from par.ledger.ledger import Ledger
-from par.ledger.records import Attempt, ConfigState, SeedState, SweepState
+from par.ledger.records import Attempt, ConfigState, SeedState, SweepState, ended_record, now
 from par.race.racing import Run
 from par.race.retry import ADVICE, GiveUp, StartAgain, decide
 from par.training.checkpoint import committed_step
@@ -105,18 +103,6 @@ def _unfinished(state: SweepState) -> list[tuple[ConfigState, int, SeedState]]:
     ]
 
 
-def ended_record(begun: Mapping[str, Any], *, end: str, saved_step: int) -> dict[str, Any]:
-    """What every end of an attempt says: when, how far it came, and the device-seconds that it took."""
-    start = datetime.fromisoformat(begun.get("start", end))
-    seconds = max(0.0, (datetime.fromisoformat(end) - start).total_seconds())
-    return {"end": end, "saved_step": saved_step, "device_seconds": seconds * begun.get("devices", 0)}
-
-
 def saved_step(ledger: Ledger, config: str, seed: int) -> int:
     """The step from which a seed would go on."""
     return committed_step(ledger.checkpoints(config, seed))
-
-
-def now() -> str:
-    """The time, in ISO format."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

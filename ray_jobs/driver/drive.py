@@ -19,7 +19,7 @@ from rich.console import Console
 from par.errors import ConfigError, FailureKind, ParError
 from par.ledger.lease import Lease, break_lease, hold, holder, require_free
 from par.ledger.ledger import Ledger
-from par.ledger.records import ConfigRecord, SweepState
+from par.ledger.records import ConfigRecord, SweepState, now
 from par.race.racing import Race
 from par.race.selection import winners
 from par.report.overview import Overview
@@ -29,7 +29,7 @@ from par.report.table import results_table
 from par.space.space import Space
 from ray_jobs import REPOSITORY
 from ray_jobs.console import as_text
-from ray_jobs.driver.attempts import Attempts, now, saved_step
+from ray_jobs.driver.attempts import Attempts, saved_step
 from ray_jobs.driver.callbacks import Progress
 from ray_jobs.driver.plan import BackbonePlan, mean_cost, plan_table, sampled_runs, seeds_done
 from ray_jobs.driver.searcher import LedgerSearch

@@ -12,10 +12,10 @@ from ray import train, tune
 from ray._private.worker import global_worker
 
 from par.errors import FailureKind
+from par.ledger.records import ended_record, now
 from par.race.retry import learnt_pass, smaller_pass
 from par.training.checkpoint import committed_step
 from par.training.parallel import BACKENDS
-from ray_jobs.driver.attempts import ended_record, now
 from ray_jobs.provenance import source_hash
 from ray_jobs.trial.failure_kind import kind_of, pass_too_large
 from ray_jobs.trial.spec import TrialSpec

@@ -2,8 +2,9 @@
 
 from par.errors import FailureKind
 from par.ledger.ledger import Ledger
+from par.ledger.records import now
 from par.space.space import Space
-from ray_jobs.driver.attempts import Attempts, now
+from ray_jobs.driver.attempts import Attempts
 from ray_jobs.driver.searcher import LedgerSearch
 from ray_jobs.trial.spec import TrialSpec
 
