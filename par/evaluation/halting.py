@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
-from par.config.run import HaltingConfig
+from par.config.groups import HaltingConfig
 from par.evaluation.accuracy import Reader, frozen_batches
 from par.evaluation.lazily import LazyReading
 from par.model.looped import LoopedModel

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from par.config.run import HaltingConfig
+from par.config.groups import HaltingConfig
 from par.evaluation.answers import answers_and_p_yes
 from par.evaluation.probing import LazyHalting, kept_states
 from par.model.context import Context

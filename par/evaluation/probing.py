@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from par.config.run import HaltingConfig
+from par.config.groups import HaltingConfig
 
 Read = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """read(iterations_N, sequences_N) gives p_yes_N; iterations count from 1, sequences are numbered as at the start."""

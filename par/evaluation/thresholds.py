@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from par.config.run import HaltingConfig
+from par.config.groups import HaltingConfig
 from par.cost.sizes import LONGEST_WINDOW
 from par.errors import ConfigError
 from par.evaluation.traces import Traces

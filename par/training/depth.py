@@ -5,7 +5,8 @@ from math import ceil
 
 import numpy as np
 
-from par.config.run import RunConfig, ScheduleConfig
+from par.config.groups import ScheduleConfig
+from par.config.run import RunConfig
 from par.training.chance import Stream, generator
 
 HOLD_SIGMA = 0.5

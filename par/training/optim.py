@@ -8,7 +8,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.optim import AdamW, Muon, Optimizer
 
-from par.config.run import OptimConfig, TrainConfig
+from par.config.groups import OptimConfig, TrainConfig
 from par.model.looped import LoopedModel
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from par.config.run import HaltingConfig
+from par.config.groups import HaltingConfig
 from par.evaluation.accuracy import depth_curve
 from par.evaluation.answers import NO_ANSWER, answers, answers_and_p_yes
 from par.evaluation.halting import halting_curve

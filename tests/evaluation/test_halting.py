@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from par.config.run import HaltingConfig
+from par.config.groups import HaltingConfig
 from par.evaluation.accuracy import Reader
 from par.evaluation.halting import first_firing, halting_curve
 from par.evaluation.lazily import LazyReading

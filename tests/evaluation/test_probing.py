@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from par.config.run import HaltingConfig
+from par.config.groups import HaltingConfig
 from par.evaluation.halting import first_firing
 from par.evaluation.probing import LazyHalting, kept_states, stride
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from par.config.run import HaltingConfig
+from par.config.groups import HaltingConfig
 from par.cost.sizes import LONGEST_WINDOW, recorded_iterations
 from par.errors import ConfigError, DataError
 from par.evaluation import thresholds

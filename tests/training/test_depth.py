@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from par.config.run import RunConfig, ScheduleConfig
+from par.config.groups import ScheduleConfig
+from par.config.run import RunConfig
 from par.testing import tiny_run
 from par.training.depth import (
     StepDepth,

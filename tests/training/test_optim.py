@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from par.config.run import OptimConfig, TrainConfig
+from par.config.groups import OptimConfig, TrainConfig
 from par.model.build import build_model, build_rendering
 from par.model.looped import LoopedModel
 from par.testing import tiny_run
