@@ -22,6 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from par.errors import LedgerError
 from par.ledger.records import (
     Attempt,
@@ -174,6 +177,16 @@ class Ledger:
             return self.objects.get(f"{_seed(config, seed)}/{plain_name('file', name)}")
         except FileNotFoundError:
             return None
+
+    def read_table(self, config: str, seed: int, name: str) -> pa.Table:
+        """Read a Parquet file of a seed; an empty table if it is not there. Raises LedgerError if it is damaged."""
+        if (data := self.read_bytes(config, seed, name)) is None:
+            return pa.table({})
+        try:
+            return pq.read_table(pa.BufferReader(data), use_threads=False)
+        except pa.ArrowInvalid as fault:
+            place = f"{self.name}/{_seed(config, seed)}/{name}"
+            raise LedgerError(f"{place} is damaged: {fault}; restore it from a copy, or remove it") from None
 
     def files(self, config: str, seed: int) -> list[str]:
         """Name what lies in the folder of a seed."""

@@ -53,12 +53,12 @@ class Attempts:
         state = self.end_open(state, last_seen)
         self.device_seconds = sum(life.device_seconds for lived in _seeds(state) for life in lived.attempts)
         for config, seed, _ in _unfinished(state):
-            self.judge(config, seed)
+            self.decide(config, seed)
         self.asked_for = {seed for seed, fate in self.given_up.items() if fate.kind in self.kinds}
         self.given_up = {seed: fate for seed, fate in self.given_up.items() if seed not in self.asked_for}
         return state
 
-    def judge(self, config: ConfigState, seed: int) -> StartAgain | GiveUp:
+    def decide(self, config: ConfigState, seed: int) -> StartAgain | GiveUp:
         """Decide what follows for a seed that has no result and does not run."""
         decision = decide(config.attempts(seed))
         if isinstance(decision, GiveUp):

@@ -57,7 +57,7 @@ class LedgerSearch(NotPickled, Searcher):
         self.outdated: set[str] = set()
         """Backbones whose study has a score that more seeds have changed."""
         for config in known:
-            self._judge(config.id)
+            self._give_verdicts(config.id)
 
     def suggest(self, trial_id: str) -> Any:
         """The next seed to run as a dictionary, None while there is nothing to start, FINISHED when all is done."""
@@ -98,8 +98,8 @@ class LedgerSearch(NotPickled, Searcher):
         state = self.ledger.read_config(run.config)
         self.attempts.count(state.attempts(run.seed)[run.attempts :])
         self.race.put(state)
-        self._judge(run.config)
-        return None if run.seed in state.results else self.attempts.judge(state, run.seed)
+        self._give_verdicts(run.config)
+        return None if run.seed in state.results else self.attempts.decide(state, run.seed)
 
     def given_up(self) -> dict[Run, GiveUp]:
         """Why seeds wait for a person, of those that the race has come to."""
@@ -150,7 +150,7 @@ class LedgerSearch(NotPickled, Searcher):
         known = [config for config in self.race.configs.values() if config.record.backbone == backbone]
         return BackboneStudy(self.space, backbone, known, recorded_points(self.ledger, backbone))
 
-    def _judge(self, config: str) -> None:
+    def _give_verdicts(self, config: str) -> None:
         """Write the verdict on every stage that is complete, and tell the study."""
         state = self.race.configs[config]
         for stage, seeds in self.race.due(config):

@@ -7,8 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NOTE
 
 from par import metrics as m
@@ -126,9 +124,10 @@ class Projection:
             self._close(run, config, seed, STATES.get(stands, "KILLED"), tags)
         elif run.status != "FINISHED":
             at = _ended(config, seed)
-            history = self._records(config.id, seed, HISTORY)
+            history = self.ledger.read_table(config.id, seed, HISTORY).to_pylist()
             self.runs.log(run, _training_points((at, row) for row in history))
-            self.runs.log(run, _accuracy_points(at, self._records(config.id, seed, ACCURACY)))
+            accuracies = self.ledger.read_table(config.id, seed, ACCURACY).to_pylist()
+            self.runs.log(run, _accuracy_points(at, accuracies))
             found = {**result.metrics, **_cost(config, seed, history)}
             self.runs.log(run, [Point(name, value, 0, at) for name, value in found.items()])
             tags = {STATUS: result.failure or "OK", "par.evaluation_set": result.evaluation_set}
@@ -166,11 +165,6 @@ class Projection:
         """Whether MLflow has a run of the seed that is RUNNING."""
         run = self.runs.known.get(f"{self.ledger.name}/{config.id}/seed-{seed}")
         return run is not None and run.status == "RUNNING"
-
-    def _records(self, config: str, seed: int, name: str) -> list[dict[str, Any]]:
-        """Rows of a Parquet file of the seed; none if the seed ended before it was written."""
-        data = self.ledger.read_bytes(config, seed, name)
-        return [] if data is None else pq.read_table(pa.BufferReader(data)).to_pylist()
 
 
 def config_name(record: ConfigRecord) -> str:

@@ -1,6 +1,5 @@
 """What a report shows, gathered from a ledger: every seed that has a result, with its curves."""
 
-import io
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -9,11 +8,7 @@ from functools import cached_property
 from math import ceil
 from typing import Any, TypeVar
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from par import metrics as m
-from par.errors import LedgerError
 from par.ledger.ledger import ACCURACY, HISTORY, READERS, Ledger
 from par.ledger.records import ConfigState, SeedResult
 from par.race.racing import Race
@@ -212,10 +207,5 @@ def _course(steps: Sequence[int], values: Sequence[float | None]) -> Course:
 
 def _columns(ledger: Ledger, config: str, seed: int, name: str, *columns: str) -> list[list[Any]]:
     """Columns of a Parquet file of a seed; empty ones where the file, or one of them, is not there."""
-    data = ledger.read_bytes(config, seed, name)
-    try:
-        found = {} if data is None else pq.read_table(io.BytesIO(data), use_threads=False).to_pydict()
-    except pa.ArrowInvalid as fault:
-        place = f"{ledger.name}/configs/{config}/seed-{seed}/{name}"
-        raise LedgerError(f"{place} is damaged: {fault}; restore it from a copy, or remove it") from None
+    found = ledger.read_table(config, seed, name).to_pydict()
     return [found.get(column, []) for column in columns]
