@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import combinations, islice, product
 from typing import Any
 
@@ -13,9 +13,8 @@ from par.config.run import RunConfig
 from par.space.conditions import holds, parents_first, requirements, walk, with_parents
 from par.space.domains import OPTIONS, Choice, Domain, is_end
 from par.space.keys import KEYS
-from par.space.parse import Draft
-from par.space.variants import Variant
-from par.space.yaml_lines import Fault, Located
+from par.space.parse import SpaceFile
+from par.space.yaml_lines import Document, Fault, Reading
 
 EXHAUSTIVE = 2048
 """Most combinations of probes that are all checked; of more, every pair of probes and as many drawn at random."""
@@ -25,73 +24,82 @@ Columns = Sequence[tuple[str, Domain]]
 """Keys with the values that are checked, parents first."""
 
 
-def judge(draft: Draft, faults: list[Fault]) -> None:
-    """Append every value, and every combination of values, that a run would refuse; each kind of fault once."""
-    fixed = _good_settings(draft.fixed, "", faults)
+def check_runs(
+    document: Document, file: SpaceFile, domains: Mapping[str, Domain], searched: Mapping[str, Domain]
+) -> Reading[None]:
+    """Yield every value, and every combination of values, that a run would refuse; each kind of fault once.
+
+    ``searched`` are those of the domains whose conditions can hold.
+    """
+    fixed = yield from _valid_settings(document, ("fixed",), file.fixed)
     probes: dict[str, Domain] = {}
-    for key, entry in draft.search.items():
-        good = _good_values(key, entry, draft.domains.get(key), faults)
-        if good and key in draft.searched:
-            probes[key] = Choice(good, when=draft.searched[key].when)
+    for key, written in file.search.items():
+        valid = yield from _valid_values(key, written, _values_to_check(document, key, written, domains.get(key)))
+        if valid and key in searched:
+            probes[key] = Choice(valid, when=searched[key].when)
     probes = with_parents(probes, fixed)
-    backbones: dict[str, Domain] = {"backbone": Choice(draft.backbones)} if draft.backbones else {}
+    backbones: dict[str, Domain] = {"backbone": Choice(file.backbones)} if file.backbones else {}
     columns = parents_first(backbones | probes)
-    missing = (draft.fixed.keys() | draft.search.keys() | {"backbone"}) - fixed.keys() - dict(columns).keys()
-    for variant in draft.variants:
-        own = _good_settings(variant.entries, f"{variant.name}: ", faults)
-        for keys, message in _disagreements(columns, fixed | own, (missing | variant.entries.keys()) - own.keys()):
-            faults.append(_placed(draft, variant, keys, message))
+    missing = (file.fixed.keys() | file.search.keys() | {"backbone"}) - fixed.keys() - dict(columns).keys()
+    for name, entries in file.runs().items():
+        own = yield from _valid_settings(document, ("variants", name), entries)
+        for keys, message in _disagreements(columns, fixed | own, (missing | entries.keys()) - own.keys()):
+            yield _located(document, name, keys, message)
 
 
-def _placed(draft: Draft, variant: Variant, keys: Sequence[str], message: str) -> Fault:
+def _located(document: Document, variant: str, keys: Sequence[str], message: str) -> Fault:
     """The fault of a variant if a setting of it is named; else of the file, the same for every variant."""
-    own = [variant.entries[key].line for key in keys if key in variant.entries]
+    lines = document.lines
+    own = [lines["variants", variant, key] for key in keys if ("variants", variant, key) in lines]
     if own:
-        return Fault(own[0], f"{variant.name}: {message}")
-    line = next((draft.lines[key] for key in keys if key in draft.lines), draft.lines.get("backbones", 1))
-    searched = " or ".join(key for key in keys if key in draft.search)
+        return Fault(own[0], f"{variant}: {message}")
+    places = [(part, key) for key in keys for part in ("fixed", "search") if (part, key) in lines]
+    line = lines[places[0]] if places else document.line("backbones")
+    searched = " or ".join(key for key in keys if ("search", key) in lines)
     return Fault(line, f"{message}; under search, narrow {searched}" if searched else message)
 
 
-def _good_settings(entries: Mapping[str, Located], where: str, faults: list[Fault]) -> dict[str, object]:
-    """The values that a run may take; the others are appended to ``faults``, but for a mapping, which was before."""
-    good: dict[str, object] = {}
-    for key, entry in entries.items():
-        message = _objection(key, entry.plain())
-        if message is None:
-            good[key] = entry.plain()
-        elif not isinstance(entry.value, dict):
-            faults.append(Fault(entry.line, f"{where}{message}"))
-    return good
-
-
-def _candidates(entry: Located, domain: Domain | None) -> Iterator[tuple[int, Any]]:
-    """Yield the values to check one by one, with their lines; of a faulty domain those that are no fault of it."""
-    kind = next((name for name in OPTIONS if name in entry.value), None) if isinstance(entry.value, dict) else None
-    if kind is None:
-        return
-    written = entry.value[kind]
-    if domain is not None and not isinstance(domain, Choice):
-        yield from ((written.line, probe) for probe in domain.probes())
-    elif isinstance(written.value, list):
-        log = "log" in entry.value and entry.value["log"].value is True
-        items = ((item.line, item.plain()) for item in written.value)
-        yield from (item for item in items if kind == "choice" or is_end(kind, item[1], log=log))
-
-
-def _good_values(key: str, entry: Located, domain: Domain | None, faults: list[Fault]) -> tuple[Any, ...]:
-    """The values that a run may take; the others are appended to ``faults``, those of a range once for each limit."""
-    good, reasons = [], set()
-    for line, value in _candidates(entry, domain):
+def _valid_settings(
+    document: Document, place: tuple[str, ...], entries: Mapping[str, Any]
+) -> Reading[dict[str, object]]:
+    """The values that a run may take; of the others a mapping is a fault already."""
+    valid: dict[str, object] = {}
+    for key, value in entries.items():
         message = _objection(key, value)
         if message is None:
-            good.append(value)
+            valid[key] = value
+        elif not isinstance(value, dict):
+            yield Fault(document.line(*place, key), f"{place[1]}: {message}" if place[1:] else message)
+    return valid
+
+
+def _values_to_check(document: Document, key: str, written: Any, domain: Domain | None) -> Iterator[tuple[int, Any]]:
+    """Yield the values to check one by one, with their lines; of a faulty domain those that are no fault of it."""
+    kind = next((name for name in OPTIONS if name in written), None) if isinstance(written, dict) else None
+    if kind is None:
+        return
+    if domain is not None and not isinstance(domain, Choice):
+        yield from ((document.line("search", key, kind), probe) for probe in domain.probes())
+    elif isinstance(written[kind], tuple):
+        log = written.get("log") is True
+        for place, value in enumerate(written[kind]):
+            if kind == "choice" or is_end(kind, value, log=log):
+                yield document.line("search", key, kind, place), value
+
+
+def _valid_values(key: str, written: Any, found: Iterable[tuple[int, Any]]) -> Reading[tuple[Any, ...]]:
+    """The values that a run may take; those of a range that it refuses are a fault once for each limit."""
+    valid, reasons = [], set()
+    for line, value in found:
+        message = _objection(key, value)
+        if message is None:
+            valid.append(value)
             continue
-        reason = message if "choice" in entry.value else message.removeprefix(f"{key}={value!r}")
+        reason = message if "choice" in written else message.removeprefix(f"{key}={value!r}")
         if reason not in reasons:
-            faults.append(Fault(line, message))
+            yield Fault(line, message)
         reasons.add(reason)
-    return tuple(good)
+    return tuple(valid)
 
 
 def _objection(key: str, value: object) -> str | None:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from par.space.domains import Choice, Domain, When, same
 from par.space.keys import key_faults
-from par.space.yaml_lines import Fault, Located
+from par.space.parse import SpaceFile
+from par.space.yaml_lines import Document, Fault, Reading
 
 
 def holds(when: When, chosen: Mapping[str, object]) -> bool:
@@ -65,27 +66,21 @@ def walk(
         yield from walk(rest, values, {**chosen, key: value})
 
 
-def sound(
-    domains: Mapping[str, Domain], fixed: Mapping[str, Located], search: Mapping[str, Located], faults: list[Fault]
-) -> dict[str, Domain]:
-    """The domains whose conditions can hold; what is wrong with the others is appended to ``faults``."""
-    values = {key: entry.plain() for key, entry in fixed.items()}
+def satisfiable(document: Document, domains: Mapping[str, Domain], file: SpaceFile) -> Reading[dict[str, Domain]]:
+    """The domains whose conditions can hold."""
     kept = dict(domains)
     for key in domains:
-        found = [
-            Fault(entry.line, f"{key}: {message}")
-            for parent, entry in _written_conditions(search[key])
-            for message in _condition_faults(parent, entry, domains, values, search)
-        ]
-        faults.extend(found)
-        if found:
-            del kept[key]
+        for parent, value in domains[key].when.items():
+            for message in _condition_faults(parent, value, domains, file):
+                yield Fault(document.line("search", key, "when", parent), f"{key}: {message}")
+                kept.pop(key, None)
     while loop := cycle(kept):
         around = " -> ".join((*loop, loop[0]))
-        faults.append(Fault(search[loop[0]].line, f"the conditions {around} form a circle: drop one `when`"))
+        yield Fault(document.line("search", loop[0]), f"the conditions {around} form a circle: drop one `when`")
         kept = {key: domain for key, domain in kept.items() if key not in loop}
     for key in [key for key in kept if requirements(key, kept) is None]:
-        faults.append(Fault(search[key].line, f"{key}: its conditions contradict one another, so it is never searched"))
+        message = f"{key}: its conditions contradict one another, so it is never searched"
+        yield Fault(document.line("search", key), message)
         del kept[key]
     return kept
 
@@ -98,21 +93,9 @@ def with_parents(search: Mapping[str, Domain], fixed: Mapping[str, object]) -> d
     return kept
 
 
-def _written_conditions(entry: Located) -> Iterator[tuple[str, Located]]:
-    if "when" in entry.value:
-        yield from entry.value["when"].value.items()
-
-
-def _condition_faults(
-    parent: str,
-    entry: Located,
-    domains: Mapping[str, Domain],
-    fixed: Mapping[str, object],
-    search: Mapping[str, Located],
-) -> Iterator[str]:
+def _condition_faults(parent: str, wanted: object, domains: Mapping[str, Domain], file: SpaceFile) -> Iterator[str]:
     """Yield why ``parent`` can never have the value that a condition asks for."""
-    wanted = entry.plain()
-    wrong_key = list(key_faults(parent, entry))
+    wrong_key = list(key_faults(parent, wanted))
     if wrong_key:
         yield f"when: {wrong_key[0]}"
     elif parent in domains:
@@ -121,8 +104,8 @@ def _condition_faults(
             yield f"when: {parent} is {domain}: a condition needs a choice"
         elif not any(same(wanted, value) for value in domain.values):
             yield f"when: {parent}={wanted!r} never holds, it is {domain}: name one of its values"
-    elif parent in fixed:
-        if not same(wanted, fixed[parent]):
-            yield f"when: {parent}={wanted!r} never holds, it is fixed at {fixed[parent]!r}: remove this domain"
-    elif parent not in search:
+    elif parent in file.fixed:
+        if not same(wanted, file.fixed[parent]):
+            yield f"when: {parent}={wanted!r} never holds, it is fixed at {file.fixed[parent]!r}: remove this domain"
+    elif parent not in file.search:
         yield f"when: {parent} is neither fixed nor searched: put it under fixed or search"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from par.errors import ConfigError
-from par.space.yaml_lines import Fault, Located, did_you_mean
+from par.space.yaml_lines import Document, Fault, Reading, did_you_mean
 
 OPTIONS = {"choice": ("when",), "float": ("log", "when"), "int": ("log", "step", "when")}
 """The kinds of domain, and what each may have beside its values."""
@@ -38,16 +38,10 @@ class Choice:
             raise ConfigError(f"choice lists {_show(repeated[0])} more than once: list each value once")
 
     def ends(self) -> tuple[Any, ...]:
-        """Every value."""
+        """Every value: as the ends that are checked together, as the probes of each, and as the levels of a grid."""
         return self.values
 
-    def probes(self) -> tuple[Any, ...]:
-        """Every value."""
-        return self.values
-
-    def levels(self) -> tuple[Any, ...]:
-        """Every value, for a grid."""
-        return self.values
+    probes = levels = ends
 
     def __str__(self) -> str:
         return f"choice {_show(self.values)}{_condition(self.when)}"
@@ -134,35 +128,38 @@ def same(a: object, b: object) -> bool:
     return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
-def read_domain(key: str, entry: Located, faults: list[Fault]) -> Domain | None:
-    """The domain that a space file gives to ``key``, or None with the reason appended to ``faults``."""
-    kinds = [name for name in entry.value if name in OPTIONS] if isinstance(entry.value, dict) else []
-    if len(kinds) != 1:
-        faults.append(Fault(entry.line, f"{key}: {_kind_hint(entry, kinds)}"))
-        return None
-    kind, options = kinds[0], {name: held for name, held in entry.value.items() if name != kinds[0]}
-    for name in options.keys() - set(OPTIONS[kind]):
-        hint = did_you_mean(name, OPTIONS[kind]) or f"it takes {' and '.join(OPTIONS[kind])}"
-        faults.append(Fault(options.pop(name).line, f"{key}: {name} is no option of {kind}: {hint}"))
-    try:
-        return _build(kind, entry.value[kind].plain(), {name: held.plain() for name, held in options.items()})
-    except ConfigError as fault:
-        faults.append(Fault(entry.value[kind].line, f"{key}: {fault}"))
-        return None
+def read_domains(document: Document, search: Mapping[str, Any]) -> Reading[dict[str, Domain]]:
+    """The domains under ``search`` that are right in themselves."""
+    domains: dict[str, Domain] = {}
+    for key, written in search.items():
+        kinds = [name for name in written if name in OPTIONS] if isinstance(written, dict) else []
+        if len(kinds) != 1:
+            yield Fault(document.line("search", key), f"{key}: {_kind_hint(written, kinds)}")
+            continue
+        kind, options = kinds[0], {name: value for name, value in written.items() if name != kinds[0]}
+        for name in options.keys() - set(OPTIONS[kind]):
+            hint = did_you_mean(name, OPTIONS[kind]) or f"it takes {' and '.join(OPTIONS[kind])}"
+            yield Fault(document.line("search", key, name), f"{key}: {name} is no option of {kind}: {hint}")
+            del options[name]
+        try:
+            domains[key] = _build(kind, written[kind], options)
+        except ConfigError as fault:
+            yield Fault(document.line("search", key, kind), f"{key}: {fault}")
+    return domains
 
 
-def _kind_hint(entry: Located, kinds: list[str]) -> str:
+def _kind_hint(written: Any, kinds: list[str]) -> str:
     """What to write instead of something that is not one domain."""
     if kinds:
         return f"{' and '.join(kinds)} are two domains: keep one"
-    if isinstance(entry.value, dict):
-        named = next(iter(entry.value), "nothing")
+    if isinstance(written, dict):
+        named = next(iter(written), "nothing")
         if named.startswith("grid"):
             return f"{named} is not a kind of domain: use choice, and sampler: grid to try every combination"
         return f"{named} is not a kind of domain: {did_you_mean(named, OPTIONS) or 'use choice, float or int'}"
-    if isinstance(entry.value, list):
+    if isinstance(written, tuple):
         return "a list is not a domain: write {choice: [...]} around the values, or {float: [lower, upper]}"
-    return f"{entry.value!r} is not a domain: move it under fixed, or write {{choice: [...]}}"
+    return f"{written!r} is not a domain: move it under fixed, or write {{choice: [...]}}"
 
 
 def _build(kind: str, values: Any, options: dict[str, Any]) -> Domain:

@@ -1,12 +1,12 @@
 """Settings that do nothing unless another one has a certain value. Searching one then compares runs that are alike."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from par.config.run import RunConfig
 from par.space.conditions import requirements
-from par.space.domains import Choice, same
-from par.space.parse import Draft
-from par.space.yaml_lines import Fault
+from par.space.domains import Choice, Domain, same
+from par.space.parse import SpaceFile
+from par.space.yaml_lines import Document, Fault
 
 NEEDS: dict[str, tuple[str, tuple[object, ...]]] = {
     "task.position_spacing": ("task.rendering", ("compact",)),
@@ -30,36 +30,35 @@ NEEDS: dict[str, tuple[str, tuple[object, ...]]] = {
 """Setting: (the other one, its values with which the setting does something)."""
 
 
-def inert_faults(draft: Draft) -> Iterator[Fault]:
+def inactive_faults(document: Document, file: SpaceFile, searched: Mapping[str, Domain]) -> Iterator[Fault]:
     """Yield a fault for each setting that would do nothing: in some runs where it is searched, or in its variant."""
-    yield from _inert_in_variants(draft)
-    for key in draft.searched.keys() & NEEDS.keys():
+    yield from _inactive_in_variants(document, file)
+    for key in searched.keys() & NEEDS.keys():
         other, useful = NEEDS[key]
-        met = _values_met(draft, key, other)
+        met = _values_met(file, searched, key, other)
         idle = [value for value in met if not any(same(value, good) for good in useful)]
         if len(idle) == len(met) or (idle and len(useful) == 1):
             message = f"{key} does nothing while {other}={idle[0]!r}"
             remedy = f"search it with when: {{{other}: {str(useful[0]).lower()}}}, or fix {other} at that value"
-            yield Fault(draft.lines[key], f"{message}: {remedy}")
+            yield Fault(document.line("search", key), f"{message}: {remedy}")
 
 
-def _inert_in_variants(draft: Draft) -> Iterator[Fault]:
-    fixed = {key: entry.plain() for key, entry in draft.fixed.items()}
-    for variant in draft.variants:
-        settings = RunConfig().dotted() | fixed | variant.settings()
-        for key in variant.entries.keys() & NEEDS.keys():
+def _inactive_in_variants(document: Document, file: SpaceFile) -> Iterator[Fault]:
+    for name, entries in file.variants.items():
+        settings = RunConfig().dotted() | file.fixed | entries
+        for key in entries.keys() & NEEDS.keys():
             other, useful = NEEDS[key]
             if not any(same(settings[other], good) for good in useful):
-                message = f"{variant.name}: {key} does nothing while {other}={settings[other]!r}: remove one of them"
-                yield Fault(variant.entries[key].line, message)
+                message = f"{name}: {key} does nothing while {other}={settings[other]!r}: remove one of them"
+                yield Fault(document.line("variants", name, key), message)
 
 
-def _values_met(draft: Draft, key: str, other: str) -> tuple[object, ...]:
+def _values_met(file: SpaceFile, searched: Mapping[str, Domain], key: str, other: str) -> tuple[object, ...]:
     """The values that ``other`` has in the runs in which ``key`` is searched."""
-    needed = requirements(key, draft.searched) or {}
+    needed = requirements(key, searched) or {}
     if other in needed:
         return (needed[other],)
-    if other in draft.fixed:
-        return (draft.fixed[other].plain(),)
-    domain = draft.searched.get(other)
+    if other in file.fixed:
+        return (file.fixed[other],)
+    domain = searched.get(other)
     return domain.values if isinstance(domain, Choice) else (RunConfig().dotted()[other],)

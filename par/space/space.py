@@ -8,17 +8,19 @@ from itertools import islice, product
 from pathlib import Path
 from typing import NamedTuple
 
+from ruamel.yaml.nodes import MappingNode
+
 from par.config.run import RunConfig
 from par.errors import ConfigError, SpaceError
 from par.metrics import FULL_STATE_16X
-from par.space.check_runs import judge
-from par.space.conditions import holds, parents_first, walk
-from par.space.domains import Domain
-from par.space.inactive import inert_faults
-from par.space.parse import Draft, read_draft
+from par.space.check_runs import check_runs
+from par.space.conditions import holds, parents_first, satisfiable, walk
+from par.space.domains import Choice, Domain, read_domains
+from par.space.inactive import inactive_faults
+from par.space.parse import SpaceFile, read_file
 from par.space.stages import Stages
 from par.space.variants import VARIANT, twin_faults
-from par.space.yaml_lines import Fault, locate, read_text, refusal
+from par.space.yaml_lines import Document, Fault, Reading, accepted, parse_yaml, read_text, read_values
 
 GRID_LIMIT = 10_000
 """Most combinations of a grid, for each backbone."""
@@ -123,82 +125,91 @@ def load_space(path: Path | str) -> Space:
 
 def parse_space(text: str, path: Path) -> Space:
     """Check the text of a search space; ``path`` names it in the faults. Raises SpaceError as ``load_space`` does."""
-    faults: list[Fault] = []
-    root = locate(text, faults)
-    if root is None or not isinstance(root.value, dict):
-        message = "the file is not a mapping: open it with question, backbones and search"
-        raise refusal(path, faults if root is None else [*faults, Fault(root.line, message)])
-    draft = read_draft(root, faults)
-    judge(draft, faults)
-    configurations = _configurations(draft, faults)
-    fixed = {key: entry.plain() for key, entry in draft.fixed.items()}
-    if not faults:
-        twins = twin_faults([variant for variant in draft.variants if variant.name], fixed, draft.backbones[0])
-        faults.extend([*inert_faults(draft), *twins, *_score_faults(draft)])
-    if faults:
-        raise refusal(path, faults)
+    document, file, searched = accepted(path, _read(parse_yaml(text, path)))
+    configurations = accepted(path, _configurations(document, file, searched))
+    accepted(path, _whole_faults(document, file, searched))
     return Space(
-        question=draft.question,
-        cost=draft.cost,
-        backbones=draft.backbones,
-        fixed=fixed,
-        search=draft.searched,
-        variants={variant.name: variant.settings() for variant in draft.variants if variant.name},
+        question=file.question,
+        cost=file.cost,
+        backbones=file.backbones,
+        fixed=file.fixed,
+        search=searched,
+        variants=file.variants,
         configurations=configurations,
-        stages=draft.stages,
-        sampler=draft.sampler,
-        sampler_seed=draft.sampler_seed,
-        score=draft.score,
+        stages=file.stages(),
+        sampler=file.sampler,
+        sampler_seed=file.sampler_seed,
+        score=file.score,
         name=path.stem,
         text=text,
     )
 
 
-def _score_faults(draft: Draft) -> Iterator[Fault]:
-    """Yield why a run could not be scored: full_state_16x is read at sixteen times the training depth."""
-    if draft.score != FULL_STATE_16X.name:
-        return
-    keys = ("task.name", "task.train_depth", "evaluation.depths")
-    searched = [(key, draft.searched[key].ends()) for key in keys if key in draft.searched]
-    for variant, values in product(draft.variants, product(*(ends for _, ends in searched))):
-        given = {**draft.fixed, **variant.entries}
-        fixed = {key: given[key].plain() for key in keys if key in given}
-        run = RunConfig.from_dotted({**fixed, **dict(zip((key for key, _ in searched), values, strict=True))})
-        deepest = 16 * run.task.train_depth
-        if deepest not in run.depth_grid():
-            message = f"score=full_state_16x is read at depth {deepest}, which is not among {list(run.depth_grid())}"
-            yield Fault(draft.lines["score"], f"{message}: add it to evaluation.depths, or use extrapolation_auc")
-            return
+def _read(root: MappingNode) -> Reading[tuple[Document, SpaceFile, dict[str, Domain]]]:
+    """The values of the file with their lines, its fields, and the domains that can be searched."""
+    document = yield from read_values(root)
+    file = yield from read_file(document)
+    domains = yield from read_domains(document, file.search)
+    searched = yield from satisfiable(document, domains, file)
+    if "variants" in document.values:
+        file, domains, searched = file.model_copy(update={"search": {}}), {}, {}
+    yield from check_runs(document, file, domains, searched)
+    yield from _count_faults(document, file, domains)
+    variants: dict[str, Domain] = {VARIANT: Choice(tuple(file.variants))} if file.variants else {}
+    return document, file, variants or searched
 
 
-def _configurations(draft: Draft, faults: list[Fault]) -> int:
-    """Proposals over all backbones; what is wrong with the number, or with a grid, is appended to ``faults``."""
-    wanted, backbones = draft.configurations, len(draft.backbones)
-    if draft.sampler != "grid":
-        if wanted is not None and wanted < backbones:
-            message = f"configurations={wanted} leaves some of the {backbones} backbones without one: raise it"
-            faults.append(Fault(draft.lines["configurations"], message))
-        return wanted or 0
-    for key, domain in draft.domains.items():
+def _count_faults(document: Document, file: SpaceFile, domains: Mapping[str, Domain]) -> Iterator[Fault]:
+    """Yield why there are not as many configurations as the file says, or why a grid cannot list them."""
+    wanted, backbones = file.configurations, len(file.backbones)
+    if file.sampler != "grid" and wanted and wanted < backbones:
+        message = f"configurations={wanted} leaves some of the {backbones} backbones without one: raise it"
+        yield Fault(document.line("configurations"), message)
+    for key, domain in domains.items() if file.sampler == "grid" else ():
         try:
             domain.levels()
         except ConfigError as fault:
-            faults.append(Fault(draft.lines[key], f"{key}: {fault}"))
-    if faults:
-        return 0
-    values = {key: entry.plain() for key, entry in draft.fixed.items()}
+            yield Fault(document.line("search", key), f"{key}: {fault}")
+
+
+def _whole_faults(document: Document, file: SpaceFile, searched: Mapping[str, Domain]) -> Reading[None]:
+    """Yield what is wrong with a space each part of which is right."""
+    yield from inactive_faults(document, file, searched)
+    yield from twin_faults(document, file.variants, file.fixed, file.backbones[0])
+    yield from _score_faults(document, file, searched)
+
+
+def _configurations(document: Document, file: SpaceFile, searched: Mapping[str, Domain]) -> Reading[int]:
+    """Proposals over all backbones; those of a grid are counted."""
+    if file.sampler != "grid":
+        return file.configurations
     try:
-        size = len(_combinations(draft.searched, values))
+        size, backbones = len(_combinations(searched, file.fixed)), len(file.backbones)
     except ConfigError as fault:
-        faults.append(Fault(draft.lines.get("search", draft.lines.get("variants", 1)), str(fault)))
+        yield Fault(document.line("search" if file.search else "variants"), str(fault))
         return 0
     total = size * backbones
-    if wanted not in (None, total):
-        what = "variants" if VARIANT in draft.searched else "combinations"
-        count = f"{size} {what} x {backbones} backbones = {total}"
-        message = f"configurations={wanted}, but there are {count}: remove the field, or set it to {total}"
-        faults.append(Fault(draft.lines["configurations"], message))
+    if file.configurations not in (0, total):
+        count = f"{size} {'variants' if file.variants else 'combinations'} x {backbones} backbones = {total}"
+        message = f"configurations={file.configurations}, but there are {count}: remove the field, or set it to {total}"
+        yield Fault(document.line("configurations"), message)
     return total
+
+
+def _score_faults(document: Document, file: SpaceFile, searched: Mapping[str, Domain]) -> Iterator[Fault]:
+    """Yield why a run could not be scored: full_state_16x is read at sixteen times the training depth."""
+    if file.score != FULL_STATE_16X.name:
+        return
+    keys = ("task.name", "task.train_depth", "evaluation.depths")
+    ends = [[(key, end) for end in searched[key].ends()] for key in keys if key in searched]
+    for entries, chosen in product(file.runs().values(), product(*ends)):
+        given = {**file.fixed, **entries, **dict(chosen)}
+        run = RunConfig.from_dotted({key: given[key] for key in keys if key in given})
+        deepest = 16 * run.task.train_depth
+        if deepest not in run.depth_grid():
+            message = f"score=full_state_16x is read at depth {deepest}, which is not among {list(run.depth_grid())}"
+            yield Fault(document.line("score"), f"{message}: add it to evaluation.depths, or use extrapolation_auc")
+            return
 
 
 def _combinations(search: Mapping[str, Domain], fixed: Mapping[str, object]) -> list[dict[str, object]]:

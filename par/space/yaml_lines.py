@@ -1,10 +1,10 @@
 """A YAML file whose values know their lines, and the faults found in it."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
@@ -13,6 +13,7 @@ from ruamel.yaml.reader import ReaderError
 
 from par.errors import SpaceError
 
+T = TypeVar("T")
 NEAR = 0.6
 """Least likeness, of 1, at which another spelling is suggested."""
 CORE_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str")}
@@ -25,23 +26,23 @@ class Fault(NamedTuple):
     message: str
 
 
+Reading = Generator[Fault, None, T]
+"""Yields what is wrong with a part of a file, and returns what could be read of it."""
+
+
 @dataclass(frozen=True, slots=True)
-class Located:
-    """A YAML value and its line, counted from 1: for an entry of a mapping the line of its key.
+class Document:
+    """The values of a YAML file, scalars in dictionaries with text keys and in tuples, and the lines where they are."""
 
-    ``value`` is a scalar, a list of Located, or a dict of Located under text keys.
-    """
+    values: dict[str, Any]
+    lines: Mapping[tuple[int | str, ...], int]
+    """By keys and places, counted from 0, from the top of the file; of an entry of a mapping the line of its key."""
 
-    value: Any
-    line: int
-
-    def plain(self) -> Any:
-        """The value without lines, and with tuples for lists."""
-        if isinstance(self.value, dict):
-            return {key: entry.plain() for key, entry in self.value.items()}
-        if isinstance(self.value, list):
-            return tuple(entry.plain() for entry in self.value)
-        return self.value
+    def line(self, *place: int | str) -> int:
+        """The line of a value; of one that is not in the file, that of the mapping or list which lacks it."""
+        while place not in self.lines:
+            place = place[:-1]
+        return self.lines[place]
 
 
 def refusal(path: Path, faults: Iterable[Fault]) -> SpaceError:
@@ -61,26 +62,42 @@ def read_text(path: Path) -> str:
         raise refusal(path, [Fault(1, f"cannot be read ({fault.strerror}): name a YAML file")]) from None
 
 
-def locate(text: str, faults: list[Fault]) -> Located | None:
-    """Parse YAML 1.2 (so 1e-5 is a number and ``no`` is text); None for an empty text or one that is not YAML.
+def accepted(path: Path, reading: Reading[T]) -> T:
+    """What a reading returns. Raises one SpaceError for all the faults that it yields."""
+    faults: list[Fault] = []
+    while True:
+        try:
+            faults.append(next(reading))
+        except StopIteration as end:
+            if faults:
+                raise refusal(path, faults) from None
+            return end.value
 
-    Syntax errors and repeated keys, of which the first counts, are appended to ``faults``.
-    """
+
+def parse_yaml(text: str, path: Path) -> MappingNode:
+    """Parse YAML 1.2 (so 1e-5 is a number and ``no`` is text). Raises SpaceError for a text that is no mapping."""
     try:
         root = YAML(typ="safe", pure=True).compose(text)
     except MarkedYAMLError as fault:
         line = fault.problem_mark.line + 1 if fault.problem_mark else 1
         reasons = [reason for reason in (fault.context, fault.problem) if reason]
-        faults.append(Fault(line, f"not valid YAML: {', '.join(reasons)}"))
-        return None
+        raise refusal(path, [Fault(line, f"not valid YAML: {', '.join(reasons)}")]) from None
     except ReaderError as fault:
         line = text.count("\n", 0, fault.position) + 1
-        faults.append(Fault(line, f"not valid YAML: character #x{fault.character:04x} is not allowed: remove it"))
-        return None
-    if root is None:
-        faults.append(Fault(1, "the file is empty: open it with question, backbones and search"))
-        return None
-    return _Locator(faults).value(root, _line(root))
+        message = f"not valid YAML: character #x{fault.character:04x} is not allowed: remove it"
+        raise refusal(path, [Fault(line, message)]) from None
+    if not isinstance(root, MappingNode):
+        what = "empty" if root is None else "not a mapping"
+        message = f"the file is {what}: open it with question, backbones and search"
+        raise refusal(path, [Fault(1 if root is None else _line(root), message)])
+    return root
+
+
+def read_values(root: MappingNode) -> Reading[Document]:
+    """The values under a parsed file, with their lines; of a key that is given twice the first value counts."""
+    reader = _ValueReader()
+    values = yield from reader.value(root, (), _line(root), ())
+    return Document(values, reader.lines)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -104,37 +121,41 @@ def _line(node: Node) -> int:
     return node.start_mark.line + 1
 
 
-class _Locator:
-    """Turns composed nodes into Located values."""
+class _ValueReader:
+    """Constructs the values of composed nodes, and keeps their lines."""
 
-    def __init__(self, faults: list[Fault]) -> None:
-        self.faults = faults
+    def __init__(self) -> None:
+        self.lines: dict[tuple[int | str, ...], int] = {}
         self.constructor: Any = YAML(typ="safe", pure=True).constructor
-        self.parents: list[Node] = []
 
-    def value(self, node: Node, line: int) -> Located:
+    def value(self, node: Node, place: tuple[int | str, ...], line: int, parents: tuple[Node, ...]) -> Reading[Any]:
+        self.lines[place] = line
         if isinstance(node, ScalarNode):
-            return Located(self.scalar(node), line)
-        if any(parent is node for parent in self.parents):
-            self.faults.append(Fault(line, f"alias *{node.anchor} holds itself: write the value out"))
-            return Located(None, line)
-        self.parents.append(node)
-        held = self.mapping(node) if isinstance(node, MappingNode) else [self.value(v, _line(v)) for v in node.value]
-        self.parents.pop()
-        return Located(held, line)
+            return self.scalar(node)
+        if any(parent is node for parent in parents):
+            yield Fault(line, f"alias *{node.anchor} holds itself: write the value out")
+            return None
+        parents = (*parents, node)
+        if isinstance(node, MappingNode):
+            return (yield from self.mapping(node, place, parents))
+        items: list[Any] = []
+        for item in node.value:
+            items.append((yield from self.value(item, (*place, len(items)), _line(item), parents)))
+        return tuple(items)
 
-    def mapping(self, node: MappingNode) -> dict[str, Located]:
-        entries: dict[str, Located] = {}
+    def mapping(
+        self, node: MappingNode, place: tuple[int | str, ...], parents: tuple[Node, ...]
+    ) -> Reading[dict[str, Any]]:
+        entries: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            line = _line(key_node)
-            entry = self.value(value_node, line)
+            line, key = _line(key_node), key_node.value
             if not isinstance(key_node, ScalarNode):
-                self.faults.append(Fault(line, "a key must be a word, not a list or a mapping"))
-            elif key_node.value in entries:
-                first = entries[key_node.value].line
-                self.faults.append(Fault(line, f"{key_node.value} is given a second time (first at line {first})"))
+                yield Fault(line, "a key must be a word, not a list or a mapping")
+            elif key in entries:
+                first = self.lines[(*place, key)]
+                yield Fault(line, f"{key} is given a second time (first at line {first})")
             else:
-                entries[key_node.value] = entry
+                entries[key] = yield from self.value(value_node, (*place, key), line, parents)
         return entries
 
     def scalar(self, node: ScalarNode) -> Any:
