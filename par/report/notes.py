@@ -3,7 +3,7 @@
 from par import metrics as m
 from par.ledger.records import ConfigState, SweepState, Verdict
 from par.race.status import last_word
-from par.report.table import rank, shown
+from par.report.table import counted, rank, shown
 
 BEST = 10
 """Configurations that a sweep's note lists."""
@@ -39,7 +39,7 @@ def _name(config: ConfigState) -> str:
 def _scores(config: ConfigState) -> str:
     verdicts = (config.confirmation, config.verdict)
     return ", ".join(
-        f"{verdict.stage} {verdict.score:.3f} over {_count(len(verdict.seeds), 'seed')}"
+        f"{verdict.stage} {verdict.score:.3f} over {counted(len(verdict.seeds), 'seed')}"
         for verdict in verdicts
         if verdict
     )
@@ -47,7 +47,7 @@ def _scores(config: ConfigState) -> str:
 
 def _judgement(verdict: Verdict) -> str:
     word = "Search" if verdict.stage == "search" else "Confirmation, on seeds that the search never saw"
-    return f"{word}: score {verdict.score:.3f} over {_count(len(verdict.seeds), 'seed')}.\n"
+    return f"{word}: score {verdict.score:.3f} over {counted(len(verdict.seeds), 'seed')}.\n"
 
 
 def _G(config: ConfigState, seed: int) -> float:
@@ -60,10 +60,6 @@ def _seed_line(config: ConfigState, seed: int) -> str:
     result = config.results.get(seed)
     ended = f"G = {shown(result)}" if result else "no result yet" + (f", {kind}" if kind else "")
     said = f": {message.splitlines()[0][:LONGEST_MESSAGE]}" if message else ""
-    lives = _count(len(config.attempts(seed)), "attempt")
+    lives = counted(len(config.attempts(seed)), "attempt")
     stage = ", fresh" if config.stage(seed) == "confirm" else ""
     return f"seed {seed}{stage}: {ended}{said} ({lives}, {config.device_hours(seed):.2f} device-hours)"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"

@@ -37,6 +37,11 @@ def results_table(state: SweepState, space: Space) -> Table:
     return table
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things in words, e.g. ``1 seed`` and ``2 seeds``."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def rank(config: ConfigState) -> tuple[bool, float, int]:
     """The order of configurations, best first: confirmed ones before the others, by what was confirmed."""
     best = config.confirmation or config.verdict

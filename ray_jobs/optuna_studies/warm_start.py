@@ -10,6 +10,7 @@ from par.ledger.current_space import current_space
 from par.ledger.ledger import Ledger
 from par.ledger.records import ConfigRecord, ConfigState
 from par.race.verdicts import as_judged
+from par.report.table import counted
 from par.space.domains import Choice, Domain, FloatRange, IntRange, same
 from par.space.space import Space
 from ray_jobs.console import out
@@ -64,10 +65,10 @@ def fitting(given: str, space: Space, storage: str) -> tuple[Point, ...]:
         elif config.verdict:
             found.append(Point(config.record.backbone, config.record.suggested, config.verdict.score))
     for alike in dropped.values():
-        _say(f"{_points(len(alike))} of {ledger.name}: {alike[0]}")
+        _say(f"{counted(len(alike), 'point')} of {ledger.name}: {alike[0]}")
     if not found:
         raise ConfigError(f"--warm-start {given}: it has no point that fits this space: drop the option")
-    _say(f"The search begins with {_points(len(found))} of {ledger.name}")
+    _say(f"The search begins with {counted(len(found), 'point')} of {ledger.name}")
     return tuple(found)
 
 
@@ -87,10 +88,6 @@ def _named(given: str, space: Space, storage: str) -> Ledger:
 
 def _say(line: str) -> None:
     out.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _points(count: int) -> str:
-    return f"{count} point{'s' * (count != 1)}"
 
 
 def recorded_points(ledger: Ledger, backbone: str) -> list[Point]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from par.race.status import is_complete, unproposed
 from par.report.page.gathered import FRESH, Gathered
 from par.report.page.provenance import evaluation_sets
+from par.report.table import counted
 from par.statistics.location import mean_interval
 from par.statistics.seeds import TooFew
 from par.statistics.spread import SPREAD_SEEDS, dip_test
@@ -25,11 +26,11 @@ def _unfinished(gathered: Gathered) -> Iterator[str]:
     elif not is_complete(overview.state, overview.space):
         yield "The sweep is not complete, and nobody drives it: what is missing may be what fails most."
     if missing := gathered.missing:
-        who, lack = _counted(len(missing), "configuration"), "lacks" if len(missing) == 1 else "lack"
-        seeds = _counted(sum(map(len, missing.values())), "seed")
+        who, lack = counted(len(missing), "configuration"), "lacks" if len(missing) == 1 else "lack"
+        seeds = counted(sum(map(len, missing.values())), "seed")
         yield f"{who} {lack} {seeds}, listed under Provenance: no number here knows them."
     if further := unproposed(overview.state, overview.space):
-        yield f"Of {_counted(overview.space.total, 'configuration')} {further} are not proposed yet."
+        yield f"Of {counted(overview.space.total, 'configuration')} {further} are not proposed yet."
 
 
 def _prompts(gathered: Gathered) -> Iterator[str]:
@@ -37,7 +38,7 @@ def _prompts(gathered: Gathered) -> Iterator[str]:
         sets = "; ".join(found)
         yield f"Seeds were tested on different prompts, {sets}: differences between them may be the prompts'."
     if unknown := sum(not seed.result.evaluation_set and not seed.result.failure for seed in gathered.seeds):
-        yield f"Of {_counted(unknown, 'seed')} it is not recorded on which prompts they were tested."
+        yield f"Of {counted(unknown, 'seed')} it is not recorded on which prompts they were tested."
 
 
 def _selection(gathered: Gathered) -> Iterator[str]:
@@ -64,12 +65,12 @@ def _too_few(gathered: Gathered) -> Iterator[str]:
 def _bounds(gathered: Gathered) -> Iterator[str]:
     if bounds := sum(seed.censored for seed in gathered.seeds):
         yield (
-            f"Of {_counted(len(gathered.seeds), 'seed')} {bounds} are censored: accuracy never fell below one half on "
+            f"Of {counted(len(gathered.seeds), 'seed')} {bounds} are censored: accuracy never fell below one half on "
             "the tested depths, so their G, and every mean with it, is a lower bound."
         )
     if failed := sum(seed.result.failure is not None for seed in gathered.seeds):
         yield (
-            f"{_counted(failed, 'seed')} failed for good. In every number a failed seed counts as G = 0; none is left "
+            f"{counted(failed, 'seed')} failed for good. In every number a failed seed counts as G = 0; none is left "
             "out of a mean."
         )
 
@@ -85,7 +86,3 @@ def _pooling(gathered: Gathered) -> Iterator[str]:
             "Seeds of one configuration are alike, and intervals and tests over several configurations take them as "
             "independent: those are too narrow, and p too small."
         )
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
