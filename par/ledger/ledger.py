@@ -49,6 +49,7 @@ __all__ = [
     "ConfigRecord",
     "ConfigState",
     "Ledger",
+    "SeedFolder",
     "SeedResult",
     "SeedState",
     "SweepState",
@@ -241,6 +242,28 @@ class Ledger:
             self.objects.put(path, data)
         elif record.from_dict(self._load(path)) != record.from_dict(decode(path, data)):
             raise LedgerError(f"{path} in sweep {self.name} is written with other content, and it is final")
+
+
+@dataclass(frozen=True, slots=True)
+class SeedFolder:
+    """Where one seed lies in a ledger: its checkpoints, its files, and the result that says that it is done."""
+
+    ledger: Ledger
+    config: str
+    seed: int
+
+    @property
+    def checkpoints(self) -> Objects:
+        """Every worker of the seed sees them."""
+        return self.ledger.checkpoints(self.config, self.seed)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put a file beside the result, before it."""
+        self.ledger.write_bytes(self.config, self.seed, name, data)
+
+    def finish(self, result: SeedResult) -> None:
+        """Write the result: the seed is done."""
+        self.ledger.finish(self.config, self.seed, result)
 
 
 def _seed(config: str, seed: int) -> str:

@@ -21,21 +21,20 @@ class StopSignal:
     _reason: StoppedError | None = None
     _looked: float = float("-inf")
 
-    def wants_to_leave(self) -> bool:
-        """Whether the attempt is to end after the present step. Raises SupersededError once the seed is another's."""
+    def should_stop(self) -> StoppedError | None:
+        """Why the attempt is to end after the present step, None if it is not.
+
+        Raises SupersededError once the seed is another's.
+        """
         if self._reason is None and self.clock() - self._looked >= POLL_S:
             self._looked = self.clock()
             lease = self.check_ownership()
             self._reason = StoppedError(lease.stopping) if lease and lease.stopping else None
-        return self._reason is not None
+        return self._reason
 
     def node_goes(self) -> None:
         """Hear that a node of the seed will be taken away."""
         self._reason = PreemptedError("a node of the seed will be taken away")
-
-    def leave(self) -> StoppedError:
-        """What to raise when the workers have agreed to leave."""
-        return self._reason or StoppedError("another worker of the seed was asked to stop")
 
     def check_ownership(self) -> LeaseRecord | None:
         """The lease that the seed runs under. Raises SupersededError, before anything is written, if it is lost.

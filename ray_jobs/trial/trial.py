@@ -12,16 +12,18 @@ from ray import train, tune
 from ray._private.worker import global_worker
 
 from par.errors import FailureKind
-from par.ledger.records import ended_record, now
+from par.ledger.ledger import SeedFolder
+from par.ledger.records import SeedResult, ended_record, now
 from par.race.retry import learnt_pass, smaller_pass
+from par.seed.evaluate import Report
+from par.seed.train import run_seed
 from par.training.checkpoint import committed_step
 from par.training.parallel import BACKENDS
 from ray_jobs.provenance import source_hash
 from ray_jobs.trial.failure_kind import kind_of, pass_too_large
 from ray_jobs.trial.spec import TrialSpec
 from ray_jobs.trial.stop_signal import StopSignal
-from ray_jobs.trial.watchdog import hung
-from ray_jobs.worker import run_seed
+from ray_jobs.trial.watchdog import Watchdog, hung
 
 LEFT_IN_ORDER = (FailureKind.STOPPED, FailureKind.PREEMPTED)
 """The process is sound and may go on with another seed."""
@@ -30,7 +32,7 @@ LEFT_IN_ORDER = (FailureKind.STOPPED, FailureKind.PREEMPTED)
 def run_trial(config: Mapping[str, Any]) -> None:
     """Run a seed until it has a result; each try is an attempt, recorded in the ledger from its start to its end.
 
-    One device: the trainer runs in this process. More: a Ray Train run. Both run the same ``run_seed``. Where the
+    One device: the trainer runs in this process. More: a Ray Train run. Both run ``supervised``. Where the
     memory of the device does not suffice, another attempt goes on from the last checkpoint with fewer prompts per
     pass, on all workers alike. Any other error leaves the seed without a result; what follows is the driver's decision.
     """
@@ -89,7 +91,7 @@ def _run(spec: TrialSpec) -> None:
         _run_workers(spec)
     else:
         torch.set_num_threads(max(1, int(spec.cpus_per_worker)))
-        run_seed(spec, lambda record: tune.report(dict(record)), StopSignal(spec))
+        supervised(spec, lambda record: tune.report(dict(record)), StopSignal(spec))
 
 
 def _run_workers(spec: TrialSpec) -> None:
@@ -127,4 +129,14 @@ def _worker(config: Mapping[str, Any]) -> None:
         if train.get_preemption_info() is not None:  # tells all workers the same, and waits for them
             stop_signal.node_goes()
 
-    run_seed(spec, report, stop_signal)
+    supervised(spec, report, stop_signal)
+
+
+def supervised(spec: TrialSpec, report: Report, stop_signal: StopSignal | None = None) -> SeedResult:
+    """Run the seed under its driver: it stops when told to, writes only what is still its own, and must not hang."""
+    signal = stop_signal or StopSignal(spec)
+    with Watchdog(spec, torch.distributed.get_rank() if torch.distributed.is_initialized() else 0) as watchdog:
+        return run_seed(
+            spec.run, SeedFolder(spec.ledger(), spec.config, spec.seed), report=report, should_stop=signal.should_stop,
+            check_owner=signal.check_ownership, heartbeat=watchdog.beat, source=source_hash(),
+        )  # fmt: skip

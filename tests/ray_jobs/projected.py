@@ -6,9 +6,9 @@ from pathlib import Path
 from mlflow import MlflowClient
 
 from par.ledger.ledger import ACCURACY, HISTORY, ConfigRecord, Ledger, SeedResult, Verdict
+from par.seed.evaluate import to_parquet
 from par.testing import tiny_run
 from ray_jobs.mlflow_runs.store import EXPERIMENT
-from ray_jobs.worker import to_parquet
 
 NOON, LATER, LAST = (f"2026-01-01T{hour}:00:00+00:00" for hour in (12, 13, 14))
 SPACE = """

@@ -10,9 +10,9 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from par.ledger.ledger import ACCURACY, Ledger, SeedResult, Verdict
+from par.seed.evaluate import to_parquet
 from ray_jobs.mlflow_runs.projection import Projection
 from ray_jobs.mlflow_runs.store import default_uri, open_store
-from ray_jobs.outcome import to_parquet
 from tests.ray_jobs.projected import DIVERGED, LATER, begin, fail, finish, ids, new_ledger
 from tests.ray_jobs.sweeps import REPOSITORY
 

@@ -17,7 +17,7 @@ from par.testing import tiny_run
 from ray_jobs.trial import trial
 from ray_jobs.trial.cluster import DRIVER, connected
 from ray_jobs.trial.spec import TrialSpec
-from ray_jobs.worker import run_seed
+from ray_jobs.trial.trial import supervised
 
 WITHOUT_BUDGET = [kind for kind in FailureKind if kind not in FROM_OUTSIDE and kind not in BUDGETS]
 
@@ -145,7 +145,7 @@ def test_out_of_memory_on_one_rank_halves_the_pass_of_all(tmp_path, workers):
     The failed attempt keeps its kind, and the prompts per pass that worked are recorded.
     """
     specs = {"poor": spec(tmp_path, "poor", workers), "rich": spec(tmp_path, "rich", 1)}
-    run_seed(specs["rich"], lambda record: None)
+    supervised(specs["rich"], lambda record: None)
     with connected(None):
         run = poor(2, rank=workers - 1)
         placed = tune.with_resources(run, {"CPU": 1} if workers == 1 else {DRIVER: 1})

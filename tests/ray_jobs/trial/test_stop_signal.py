@@ -14,7 +14,7 @@ from par.testing import run_processes, tiny_run
 from par.training.checkpoint import committed_step
 from ray_jobs.trial.spec import TrialSpec
 from ray_jobs.trial.stop_signal import POLL_S, StopSignal
-from ray_jobs.worker import run_seed
+from ray_jobs.trial.trial import supervised
 
 
 def sweep(folder: Path, **changes: object) -> tuple[TrialSpec, Lease]:
@@ -33,12 +33,12 @@ class Hurried(StopSignal):
         self.steps, self.stop_at, self.lease = 0, step, lease
         return self
 
-    def wants_to_leave(self) -> bool:
+    def should_stop(self) -> StoppedError | None:
         self.steps += 1
         if self.steps == self.stop_at:
             self.lease.ask_to_stop("SIGTERM")
         self._looked = float("-inf")
-        return super().wants_to_leave()
+        return super().should_stop()
 
 
 def history(seed: TrialSpec) -> list[dict]:
@@ -54,13 +54,13 @@ def test_a_seed_that_was_stopped_equals_one_that_was_not(tmp_path, step):
     """Asked to stop, a seed saves the step that it is at and leaves; history and result are those of a whole run."""
     (seed, lease), (whole, _) = (sweep(tmp_path / name, train__report_every=4) for name in "ab")
     with pytest.raises(StoppedError, match="SIGTERM") as caught:
-        run_seed(seed, lambda record: None, Hurried(seed).at(step, lease))
+        supervised(seed, lambda record: None, Hurried(seed).at(step, lease))
     assert caught.value.kind is FailureKind.STOPPED
     assert committed_step(seed.checkpoints) == step
     lease.release()
     again = take(seed.ledger())
-    result = run_seed(replace(seed, driver=again.record.owner), lambda record: None)
-    assert result == run_seed(whole, lambda record: None)
+    result = supervised(replace(seed, driver=again.record.owner), lambda record: None)
+    assert result == supervised(whole, lambda record: None)
     assert history(seed) == history(whole)
 
 
@@ -74,7 +74,7 @@ def test_a_seed_that_is_another_drivers_writes_nothing(tmp_path, by_force):
         lease.release()
         take(seed.ledger())
     with pytest.raises(SupersededError, match="has lost sweep"):
-        run_seed(seed, lambda record: None)
+        supervised(seed, lambda record: None)
     assert committed_step(seed.checkpoints) == 0
     assert seed.ledger().read_config(seed.config).results == {}
 
@@ -86,9 +86,9 @@ def test_an_attempt_that_has_a_successor_writes_nothing(tmp_path):
     numbers = [ledger.begin_attempt(seed.config, seed.seed, {}) for _ in range(2)]
     assert numbers == [1, 2]
     with pytest.raises(SupersededError, match="attempt 2 has followed attempt 1"):
-        run_seed(replace(seed, attempt=1), lambda record: None)
+        supervised(replace(seed, attempt=1), lambda record: None)
     assert committed_step(seed.checkpoints) == 0
-    assert run_seed(replace(seed, attempt=2), lambda record: None).step == 20
+    assert supervised(replace(seed, attempt=2), lambda record: None).step == 20
 
 
 def test_orders_are_looked_for_now_and_then(tmp_path):
@@ -96,19 +96,19 @@ def test_orders_are_looked_for_now_and_then(tmp_path):
     seed, lease = sweep(tmp_path)
     now = [0.0]
     stop_signal = StopSignal(seed, clock=lambda: now[0])
-    assert not stop_signal.wants_to_leave()
+    assert stop_signal.should_stop() is None
     lease.ask_to_stop("SIGTERM")
     now[0] += POLL_S / 2
-    assert not stop_signal.wants_to_leave()
+    assert stop_signal.should_stop() is None
     now[0] += POLL_S
-    assert stop_signal.wants_to_leave()
+    assert stop_signal.should_stop() is not None
 
 
 def test_a_seed_without_a_driver_hears_nothing(tmp_path):
     """A spec that names no driver is nobody's to stop."""
     seed, lease = sweep(tmp_path)
     lease.ask_to_stop("SIGTERM")
-    assert not StopSignal(replace(seed, driver=None)).wants_to_leave()
+    assert StopSignal(replace(seed, driver=None)).should_stop() is None
 
 
 def leave_together(rank: int, seed: TrialSpec) -> None:
@@ -116,7 +116,7 @@ def leave_together(rank: int, seed: TrialSpec) -> None:
     if rank == 1:
         stop_signal.node_goes()
     with pytest.raises(StoppedError) as caught:
-        run_seed(seed, lambda record: None, stop_signal)
+        supervised(seed, lambda record: None, stop_signal)
     assert caught.value.kind is (FailureKind.PREEMPTED if rank == 1 else FailureKind.STOPPED)
 
 

@@ -29,7 +29,6 @@ from par.tasks.groups import parse_task
 from par.tasks.streams import Split
 from par.training.loop import Trainer
 from par.training.parallel import agreed, workers
-from ray_jobs.provenance import source_hash
 
 ON_THE_WAY_PROMPTS = 32
 Report = Callable[[Mapping[str, Any]], None]
@@ -44,11 +43,14 @@ class Outcome:
     """Parquet, by name in the ledger."""
 
 
-def outcome(trainer: Trainer, history: list[dict[str, Any]], kept: Objects, report: Report) -> Outcome:
-    """Evaluate a trained seed; every worker calls it. ``kept`` is where an interrupted evaluation finds its counts."""
+def outcome(trainer: Trainer, history: list[dict[str, Any]], kept: Objects, report: Report, source: str) -> Outcome:
+    """Evaluate a trained seed; every worker calls it.
+
+    ``kept`` is where an evaluation that was interrupted finds its counts, those of the same code, ``source``.
+    """
     run, grid = trainer.run, _grid(trainer)
     asked = (trainer.model, parse_task(run.task.name), trainer.rendering)
-    curve = _depth_curve(trainer, kept, report)
+    curve = _depth_curve(trainer, kept, report, source)
     metrics = seed_metrics(run, curve)
     drift_in_batch = batch_drift(
         *asked, depth=run.task.train_depth, step_size=grid["step_size"], batch_size=grid["batch_size"]
@@ -66,10 +68,10 @@ def outcome(trainer: Trainer, history: list[dict[str, Any]], kept: Objects, repo
     return Outcome(metrics, files)
 
 
-def _depth_curve(trainer: Trainer, kept: Objects, report: Report) -> DepthCurve:
+def _depth_curve(trainer: Trainer, kept: Objects, report: Report, source: str) -> DepthCurve:
     """Read the depth grid; an evaluation of the same weights that was interrupted goes on from its last batch."""
     run = trainer.run
-    owner = {"fingerprint": run.fingerprint(), "seed": run.seed, "step": trainer.step, "source": source_hash()}
+    owner = {"fingerprint": run.fingerprint(), "seed": run.seed, "step": trainer.step, "source": source}
 
     def keep(tally: Tally) -> None:
         if workers(trainer.mesh)[0] == 0:

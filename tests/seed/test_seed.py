@@ -1,9 +1,10 @@
-"""What a worker writes of a seed."""
+"""What one seed writes, without a cluster."""
 
 import json
 import math
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from par.config.run import RunConfig
 from par.cost.sizes import LONGEST_WINDOW
 from par.errors import DivergedError
 from par.evaluation.accuracy import DepthCurve
@@ -18,13 +20,10 @@ from par.evaluation.answers import NO_ANSWER
 from par.evaluation.halting import HaltingCurve
 from par.evaluation.thresholds import search
 from par.evaluation.traces import Traces
-from par.ledger.ledger import ACCURACY, HALTING, HISTORY, TRACE, ConfigRecord, Ledger
-from par.testing import tiny_run
-from par.training import checkpoint
-from par.training.checkpoint import load_weights
-from par.training.commits import MANIFEST, STATE
-from par.training.loop import StepReport, Trainer
-from ray_jobs.outcome import (
+from par.ledger.ledger import ACCURACY, HALTING, HISTORY, TRACE, ConfigRecord, Ledger, SeedFolder, SeedResult
+from par.objects import Objects
+from par.seed.evaluate import (
+    Report,
     curve_rows,
     diverged_metrics,
     halting_metrics,
@@ -32,22 +31,45 @@ from ray_jobs.outcome import (
     signal_metrics,
     to_parquet,
 )
-from ray_jobs.trial.spec import TrialSpec
-from ray_jobs.worker import _record, run_seed
+from par.seed.train import _summary, run_seed
+from par.testing import tiny_run
+from par.training import checkpoint
+from par.training.checkpoint import load_weights
+from par.training.commits import MANIFEST, STATE
+from par.training.loop import StepReport, Trainer
 
 DEPTHS = (1, 2, 3, 4, 8, 64)
 
 
-def spec(folder, **changes) -> TrialSpec:
+@dataclass(frozen=True)
+class Seed:
+    """A seed of a ledger, and its settings."""
+
+    run: RunConfig
+    folder: SeedFolder
+
+    @property
+    def checkpoints(self) -> Objects:
+        return self.folder.checkpoints
+
+    @property
+    def result(self) -> SeedResult:
+        return self.folder.ledger.read_config(self.folder.config).results[self.folder.seed]
+
+    def train(self, report: Report = lambda record: None) -> SeedResult:
+        return run_seed(self.run, self.folder, report=report)
+
+
+def seed_in(folder, **changes) -> Seed:
     run = tiny_run(**changes)
     ledger = Ledger.create(folder, "demo", {"space": ""})
     record = ConfigRecord.of(run, number=0, suggested={})
     ledger.add_config(record)
-    return TrialSpec.of(ledger, record, 0, gpus=0, cpus=1)
+    return Seed(run, SeedFolder(ledger, record.id, 0))
 
 
-def rows(seed: TrialSpec, name: str) -> list[dict]:
-    return pq.read_table(pa.BufferReader(seed.ledger().read_bytes(seed.config, seed.seed, name))).to_pylist()
+def rows(seed: Seed, name: str) -> list[dict]:
+    return pq.read_table(pa.BufferReader(seed.folder.ledger.read_bytes(seed.folder.config, 0, name))).to_pylist()
 
 
 def test_metrics_are_those_of_the_curve():
@@ -116,7 +138,7 @@ def report(step: int, **values: float) -> StepReport:
 
 def test_record_sums_up_its_steps():
     """A record has the means of its steps, the largest gradient norm, the last rate, and the speed."""
-    found = _record([report(1, loss=3.0, grad_norm=9.0, drift=1.0), report(2, iterations=8, rate_factor=0.5)])
+    found = _summary([report(1, loss=3.0, grad_norm=9.0, drift=1.0), report(2, iterations=8, rate_factor=0.5)])
     assert found == {
         "step": 2, "train/loss": 2.0, "train/grad_norm": 9.0, "train/drift": 1.5, "train/iterations": 6.0,
         "train/rate_factor": 0.5, "train/steps_per_s": 2.0,
@@ -125,13 +147,15 @@ def test_record_sums_up_its_steps():
 
 def test_a_seed_is_written_whole(tmp_path):
     """A run leaves its history, its curves and a result with the hash of the prompts that were read."""
-    seed = spec(tmp_path, halting__mode="learned", halting__k=1, halting__m=1, train__steps=10, train__report_every=4)
+    seed = seed_in(
+        tmp_path, halting__mode="learned", halting__k=1, halting__m=1, train__steps=10, train__report_every=4
+    )
     reports: list[dict] = []
-    result = run_seed(seed, lambda record: reports.append(dict(record)))
+    result = seed.train(lambda record: reports.append(dict(record)))
     assert [row["step"] for row in rows(seed, HISTORY)] == [4, 5, 8, 10]
     assert [row["step"] for row in reports if row["phase"] == "train"] == [4, 5, 8, 10]
     assert [row["depth"] for row in rows(seed, ACCURACY)] == [row["depth"] for row in rows(seed, HALTING)]
-    assert seed.ledger().read_config(seed.config).results == {0: result}
+    assert seed.result == result
     assert len(result.evaluation_set) == 16
     assert {"G", "extrapolation_auc", "halting_auc", "drift_once", "grad_spikes"} <= result.metrics.keys()
     watched = [row["train/single_query_1x"] for row in rows(seed, HISTORY)]
@@ -143,12 +167,12 @@ def test_a_seed_is_written_whole(tmp_path):
 def test_a_trace_says_what_the_model_does(tmp_path):
     """Scored from the trace, known depth and the configured rule have the accuracies that the model itself reached."""
     changes = {"halting__k": 2, "halting__m": 3, "halting__tau": 0.45, "halting__trace_sequences": 16}
-    seed = spec(tmp_path, halting__mode="learned", train__steps=20, **changes)
-    found = run_seed(seed, lambda record: None).metrics
+    seed = seed_in(tmp_path, halting__mode="learned", train__steps=20, **changes)
+    found = seed.train().metrics
     for name, metric in ((ACCURACY, "trace_known_depth"), (HALTING, "trace_configured")):
         full_state = [row["full_state"] for row in rows(seed, name)]
         assert found[metric] == pytest.approx(sum(full_state) / len(full_state))
-    traces = Traces.from_parquet(seed.ledger().read_bytes(seed.config, 0, TRACE))
+    traces = Traces.from_parquet(seed.folder.ledger.read_bytes(seed.folder.config, 0, TRACE))
     choice = search(traces)
     rule = choice.rule
     assert (found["chosen_tau"], found["chosen_k"], found["chosen_m"]) == (rule.tau, rule.k, rule.m)
@@ -172,8 +196,8 @@ def test_a_diverged_seed_is_a_result_with_its_history(tmp_path, monkeypatch):
         return (loss * torch.nan if self.step == 6 else loss), drift, leavers
 
     monkeypatch.setattr(Trainer, "_forward_backward", diverging)
-    seed = spec(tmp_path, train__report_every=4)
-    result = run_seed(seed, lambda record: None)
+    seed = seed_in(tmp_path, train__report_every=4)
+    result = seed.train()
     assert (result.failure, result.step) == (DivergedError.kind, 6)
     last = rows(seed, HISTORY)[-1]
     assert result.metrics == {
@@ -188,7 +212,7 @@ def test_a_diverged_seed_is_a_result_with_its_history(tmp_path, monkeypatch):
 
 def test_a_drift_that_is_not_finite_is_left_out():
     """A record with an infinite drift lacks it, and of a diverged seed the last finite one is told."""
-    calm, wild = _record([report(1)]), _record([report(2), report(3, drift=math.inf, grad_norm=50.0)])
+    calm, wild = _summary([report(1)]), _summary([report(2), report(3, drift=math.inf, grad_norm=50.0)])
     assert calm.keys() - wild.keys() == {"train/drift"}
     found = diverged_metrics(4, [calm, calm, wild])
     assert found == {
@@ -207,20 +231,20 @@ def test_a_drift_that_is_not_finite_is_left_out():
 def test_a_model_that_overflows_has_a_result(tmp_path, mode, factor):
     """Without an anchor and with an adapter that amplifies, deep read-outs are wrong, and what is stored is finite."""
     changes = {"halting__mode": mode, "halting__k": 1, "halting__m": 2, "halting__trace_sequences": 4}
-    seed = spec(tmp_path, recurrence__anchor="none", **changes)
+    seed = seed_in(tmp_path, recurrence__anchor="none", **changes)
     trained = Trainer(seed.run)
     with torch.no_grad():
         trained.model.recurrence.adapter.weight.mul_(factor)
     trained.step = seed.run.train.steps
     checkpoint.save(trained, seed.checkpoints, [])
-    result = run_seed(seed, lambda record: None)
-    assert seed.ledger().read_config(seed.config).results == {0: result}
+    result = seed.train()
+    assert seed.result == result
     assert result.failure is None
     assert all(map(math.isfinite, result.metrics.values()))
     assert rows(seed, ACCURACY)[-1]["single_query"] == result.metrics["full_state_16x"] == 0
     assert ("drift_twice" in result.metrics) == (factor == 20)  # or else it overflows within 2R iterations, too
     if mode == "learned":
-        traces = Traces.from_parquet(seed.ledger().read_bytes(seed.config, 0, TRACE))
+        traces = Traces.from_parquet(seed.folder.ledger.read_bytes(seed.folder.config, 0, TRACE))
         assert (traces.answer_SK[:, -1] == NO_ANSWER).all()
         assert (traces.p_yes_SK[:, -1] == 0).all()
 
@@ -229,7 +253,7 @@ class Stopped(Exception):
     """Raised where a test stops an evaluation."""
 
 
-def read_prompts(seed: TrialSpec, stop_after: int | None = None) -> list[int]:
+def read_prompts(seed: Seed, stop_after: int | None = None) -> list[int]:
     """Run the seed; the counts that its evaluation reports, until it is stopped."""
     prompts: list[int] = []
 
@@ -240,34 +264,34 @@ def read_prompts(seed: TrialSpec, stop_after: int | None = None) -> list[int]:
                 raise Stopped
 
     with suppress(Stopped):
-        run_seed(seed, report)
+        seed.train(report)
     return prompts
 
 
 def test_an_interrupted_evaluation_is_not_begun_anew(tmp_path):
     """A seed that died after the first batch of its evaluation reads the others, and has the same result."""
-    seed, whole = spec(tmp_path / "a"), spec(tmp_path / "b")
+    seed, whole = seed_in(tmp_path / "a"), seed_in(tmp_path / "b")
     assert read_prompts(seed, stop_after=1) == [8]
     assert read_prompts(seed) == [16]
     assert read_prompts(whole) == [8, 16]
-    results = [each.ledger().read_config(each.config).results[0] for each in (seed, whole)]
+    results = [each.result for each in (seed, whole)]
     assert results[0] == results[1]
 
 
 def test_a_seed_in_an_object_store(tmp_path, s3):
     """Ledger, checkpoints and counts in an object store: interrupted and resumed, the same result as on a disk."""
-    seed, whole = spec(s3.format("seed")), spec(tmp_path)
+    seed, whole = seed_in(s3.format("seed")), seed_in(tmp_path)
     assert read_prompts(seed, stop_after=1) == [8]
     assert read_prompts(seed) == [16]
     assert read_prompts(whole) == [8, 16]
-    results = [each.ledger().read_config(each.config).results[0] for each in (seed, whole)]
+    results = [each.result for each in (seed, whole)]
     assert results[0] == results[1]
     assert seed.checkpoints.sizes().keys() == whole.checkpoints.sizes().keys()
 
 
 def test_counts_of_other_weights_are_not_kept(tmp_path):
     """Where the last checkpoint is lost, training goes on and the whole evaluation is done again."""
-    seed = spec(tmp_path)
+    seed = seed_in(tmp_path)
     assert read_prompts(seed, stop_after=1) == [8]
     for path in seed.checkpoints.sizes():
         if path.endswith(MANIFEST):
