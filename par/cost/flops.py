@@ -42,7 +42,7 @@ class Cost:
     evaluation_flops: float
     checkpoint_bytes: int
     memory: Memory
-    """Of each worker."""
+    """What each worker needs of its memory."""
 
     @property
     def flops(self) -> float:
@@ -100,7 +100,7 @@ class _Parts:
     input: float
     """The adapter's product with e, once per pass."""
     coda: float
-    """Less the following."""
+    """The coda without what nobody reads."""
     unread: float
     """Projections in the coda whose result nobody reads: they have no backward pass."""
 

@@ -102,6 +102,4 @@ def smaller_pass(run: RunConfig) -> int | None:
 
 def learnt_pass(attempts: Sequence[Attempt]) -> int | None:
     """The prompts per pass that earlier attempts came down to; None if none of them ran out of memory."""
-    return min(
-        (life.record["next_micro_batch"] for life in attempts if "next_micro_batch" in life.record), default=None
-    )
+    return min((one.record["next_micro_batch"] for one in attempts if "next_micro_batch" in one.record), default=None)

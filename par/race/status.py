@@ -10,7 +10,7 @@ from par.space.space import Space
 
 
 class Status(StrEnum):
-    """Of one seed."""
+    """Where one seed stands."""
 
     DONE = "done"
     """It has a result; a diverged seed has one, too."""

@@ -60,6 +60,6 @@ def _seed_line(config: ConfigState, seed: int) -> str:
     result = config.results.get(seed)
     ended = f"G = {shown(result)}" if result else "no result yet" + (f", {kind}" if kind else "")
     said = f": {message.splitlines()[0][:LONGEST_MESSAGE]}" if message else ""
-    lives = counted(len(config.attempts(seed)), "attempt")
+    attempts = counted(len(config.attempts(seed)), "attempt")
     stage = ", fresh" if config.stage(seed) == "confirm" else ""
-    return f"seed {seed}{stage}: {ended}{said} ({lives}, {config.device_hours(seed):.2f} device-hours)"
+    return f"seed {seed}{stage}: {ended}{said} ({attempts}, {config.device_hours(seed):.2f} device-hours)"

@@ -47,10 +47,10 @@ class Overview:
 
     def activity(self) -> datetime | None:
         """When an attempt last began or ended, or its driver gave a sign of life; or else the sweep was created."""
-        lives = (
-            life.record for config in self.state.configs for seed in config.seeds for life in config.attempts(seed)
+        attempts = (
+            one.record for config in self.state.configs for seed in config.seeds for one in config.attempts(seed)
         )
-        times = [time for life in lives for time in (life.get("start"), life.get("end"))]
+        times = [time for one in attempts for time in (one.get("start"), one.get("end"))]
         times += [self.driver.renewed if self.driver else None, self.state.sweep.get("created")]
         return max((datetime.fromisoformat(time) for time in times if time), default=None)
 

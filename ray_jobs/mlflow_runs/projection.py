@@ -179,12 +179,12 @@ def milliseconds(time: str | None) -> int:
 
 def _ended(config: ConfigState, seed: int) -> int:
     """When the last attempt of a seed ended, or began if it ended without a word; 0 if there was none."""
-    times = [life.record.get("end", life.record.get("start")) for life in config.attempts(seed)]
+    times = [one.record.get("end", one.record.get("start")) for one in config.attempts(seed)]
     return max(map(milliseconds, times), default=0)
 
 
 def _cost(config: ConfigState, seed: int, history: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """What a seed took, which no two lives of it share: so it is no part of its result."""
+    """What a seed took, which no two attempts at it share: so it is no part of its result."""
     run = RunConfig.model_validate({**config.record.run, "seed": seed})
     speeds = [(row["step"], row[m.STEPS_PER_S.name]) for row in history if m.STEPS_PER_S.name in row]
     return m.by_name({m.GPU_HOURS: config.device_hours(seed), m.TOKENS_PER_S: tokens_per_s(run, speeds)})

@@ -82,7 +82,7 @@ class Seed:
 
     @property
     def backbone(self) -> str:
-        """Of its configuration."""
+        """The backbone of its configuration."""
         return self.config.record.backbone
 
     @property
@@ -109,12 +109,12 @@ class Gathered:
 
     overview: Overview
     seeds: tuple[Seed, ...]
-    """In order of configuration and number."""
+    """Those with a result, in order of configuration and number."""
     race: Race = field(repr=False)
 
     @property
     def configs(self) -> tuple[ConfigState, ...]:
-        """In order of number."""
+        """All configurations, in order of number."""
         return self.overview.state.configs
 
     @property

@@ -33,9 +33,9 @@ def hours_table(gathered: Gathered) -> Table:
     """Seeds, attempts and device-hours of each backbone."""
     found: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0.0])
     for config, seed in _begun(gathered):
-        lives, counts = config.attempts(seed), found[config.record.backbone]
-        hours = sum(life.device_seconds for life in lives) / HOUR_S
-        for place, more in enumerate((1, seed in config.results, len(lives), hours)):
+        attempts, counts = config.attempts(seed), found[config.record.backbone]
+        hours = sum(attempt.device_seconds for attempt in attempts) / HOUR_S
+        for place, more in enumerate((1, seed in config.results, len(attempts), hours)):
             counts[place] += more
     if len(found) > 1:
         found["all"] = [sum(column) for column in zip(*found.values(), strict=True)]
@@ -92,7 +92,7 @@ def _begun(gathered: Gathered) -> Iterator[tuple[ConfigState, int]]:
 
 def _ends(config: ConfigState, seed: int) -> Iterator[str]:
     """The kinds of failure that attempts of a seed ended with; that of a result is its last attempt's."""
-    kinds = [life.failure for life in config.attempts(seed)]
+    kinds = [attempt.failure for attempt in config.attempts(seed)]
     result = config.results.get(seed)
     if kinds and result and result.failure:
         kinds[-1] = result.failure
