@@ -2,9 +2,10 @@
 
 import json
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from par.errors import ConfigError
 from par.space.yaml_lines import Document, Fault, Reading, did_you_mean
@@ -18,17 +19,26 @@ PROBED_WHOLE = 8
 GOLDEN = (math.sqrt(5) - 1) / 2
 """Where a float range is probed inside: such a point is neither whole nor a neat fraction."""
 
+LARGEST = sys.float_info.max
+
+N = TypeVar("N", int, float)
 When = Mapping[str, object]
 """Dotted keys and the values that they must have."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Conditional:
+    """What every domain has."""
+
+    when: When = field(default_factory=dict, hash=False)
+    """The domain is searched only where all of these hold."""
+
+
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(_Conditional):
     """One of the values listed. Raises ConfigError for an empty list or a repeated value."""
 
     values: tuple[Any, ...]
-    when: When = field(default_factory=dict, kw_only=True, hash=False)
-    """The domain is searched only where all of these hold."""
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -48,21 +58,24 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class FloatRange:
-    """A number between two ends, both possible; ``log`` draws its logarithm. Raises ConfigError for impossible ends."""
+class _Range(_Conditional, Generic[N]):
+    """Numbers between two ends, both possible; ``log`` draws the logarithm."""
 
-    low: float
-    high: float
+    low: N
+    high: N
     log: bool = False
-    when: When = field(default_factory=dict, kw_only=True, hash=False)
-    """The domain is searched only where all of these hold."""
+
+    def ends(self) -> tuple[N, ...]:
+        """Both ends."""
+        return tuple(dict.fromkeys((self.low, self.high)))
+
+
+@dataclass(frozen=True, slots=True)
+class FloatRange(_Range[float]):
+    """A number between two ends, both possible; ``log`` draws its logarithm. Raises ConfigError for impossible ends."""
 
     def __post_init__(self) -> None:
         _refuse(_end_faults("float", self.low, self.high, self.log))
-
-    def ends(self) -> tuple[float, ...]:
-        """Both ends."""
-        return tuple(dict.fromkeys((self.low, self.high)))
 
     def probes(self) -> tuple[float, ...]:
         """Both ends and a point inside that is not whole, with two decimals where they suffice."""
@@ -80,23 +93,14 @@ class FloatRange:
 
 
 @dataclass(frozen=True, slots=True)
-class IntRange:
+class IntRange(_Range[int]):
     """A whole number from ``low`` in steps to ``high``, both possible. Raises ConfigError for impossible ends."""
 
-    low: int
-    high: int
-    log: bool = False
     step: int = 1
-    when: When = field(default_factory=dict, kw_only=True, hash=False)
-    """The domain is searched only where all of these hold."""
 
     def __post_init__(self) -> None:
         _refuse(_end_faults("int", self.low, self.high, self.log))
         _refuse(_step_faults(self.low, self.high, self.log, self.step))
-
-    def ends(self) -> tuple[int, ...]:
-        """Both ends."""
-        return tuple(dict.fromkeys((self.low, self.high)))
 
     def probes(self) -> tuple[int, ...]:
         """Both ends, then every value between them, or of many the neighbours of the ends and the middle."""
@@ -179,10 +183,7 @@ def _build(kind: str, values: Any, options: dict[str, Any]) -> Domain:
 
 def _as_float(end: Any) -> Any:
     """A whole number as a float if it is in reach; anything else as it is, for the domain to refuse."""
-    try:
-        return float(end) if isinstance(end, int) and not isinstance(end, bool) else end
-    except OverflowError:
-        return end
+    return float(end) if isinstance(end, int) and not isinstance(end, bool) and abs(end) <= LARGEST else end
 
 
 def _refuse(faults: Iterator[str]) -> None:
@@ -209,20 +210,13 @@ def _number_faults(kind: str, end: float) -> Iterator[str]:
         yield f"{kind} ends at {end!r}, which is not a number: write one, without quotes"
     elif kind == "int" and not isinstance(end, int):
         yield f"int ends at {end}, which is not a whole number: write one without a point or exponent, or use float"
-    elif kind == "float" and not _is_finite(end):
+    elif kind == "float" and not abs(end) <= LARGEST:
         yield f"float ends at {end if isinstance(end, float) else 'a number beyond floats'}: use a finite number"
 
 
 def is_end(kind: str, value: Any, *, log: bool) -> bool:
     """Whether a range of ``kind`` can end at ``value``."""
     return not any(_number_faults(kind, value)) and not (log and value <= 0)
-
-
-def _is_finite(number: float) -> bool:
-    try:
-        return math.isfinite(number)
-    except OverflowError:
-        return False
 
 
 def _step_faults(low: int, high: int, log: bool, step: int) -> Iterator[str]:

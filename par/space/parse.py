@@ -150,7 +150,7 @@ def _missing_faults(document: Document, file: SpaceFile) -> Iterator[Fault]:
         hint = str(SpaceFile.model_fields[name].description).partition(": ")[2]
         if name not in values:
             yield Fault(document.line(), f"{name} is missing: {hint}")
-        elif name == "search" and not values[name] and not isinstance(values[name], int | float | str):
+        elif name == "search" and values[name] in ({}, None):
             yield Fault(document.line(name), f"{name} is empty: {hint}")
 
 
