@@ -44,10 +44,10 @@ def check_runs(
     for name, entries in file.runs().items():
         own = yield from _valid_settings(document, ("variants", name), entries)
         for keys, message in _disagreements(columns, fixed | own, (missing | entries.keys()) - own.keys()):
-            yield _located(document, name, keys, message)
+            yield _placed(document, name, keys, message)
 
 
-def _located(document: Document, variant: str, keys: Sequence[str], message: str) -> Fault:
+def _placed(document: Document, variant: str, keys: Sequence[str], message: str) -> Fault:
     """The fault of a variant if a setting of it is named; else of the file, the same for every variant."""
     lines = document.lines
     own = [lines["variants", variant, key] for key in keys if ("variants", variant, key) in lines]

@@ -4,7 +4,7 @@ import pytest
 
 from par.errors import SpaceError
 from par.space.space import load_space
-from tests.space.spaces import located
+from tests.space.spaces import line_and_message
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +27,7 @@ def faults(load):
         try:
             load(text)
         except SpaceError as refused:
-            return [located(row) for row in str(refused).split("\n")]
+            return [line_and_message(row) for row in str(refused).split("\n")]
         return []
 
     return faults_of

@@ -51,7 +51,7 @@ def draw(space_, rng):
     return sample
 
 
-def located(row: str) -> tuple[int, str]:
+def line_and_message(row: str) -> tuple[int, str]:
     """The line and the message of one fault."""
     match = re.fullmatch(r".*space\.yaml:(\d+): (\S.*)", row)
     assert match, f"not path:LINE: message: {row!r}"

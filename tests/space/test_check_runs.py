@@ -115,7 +115,7 @@ def test_conditions_are_kept_in_a_wide_space(faults):
 
 
 def test_a_faulty_setting_is_not_blamed_on_others(faults):
-    """A rule is not judged with the default of a setting that the file gives, wrongly."""
+    """A rule is not tried with the default of a setting that the file gives, wrongly."""
     assert [line for line, _ in faults(space("halting.k: {int: [1, 9]}", fixed="halting.m: 0"))] == [5]
     assert [line for line, _ in faults(space(LR, fixed="train.steps: 100\noptim.warmup_steps: -1"))] == [6]
     learnt = "halting.mode: {choice: [learnt]}\nhalting.k: {int: [1, 4], when: {halting.mode: learnt}}"
@@ -124,7 +124,7 @@ def test_a_faulty_setting_is_not_blamed_on_others(faults):
 
 
 def test_one_broken_rule_does_not_hide_another(faults):
-    """Rules inside a group and rules between groups are all judged, also where each of them is always broken."""
+    """Rules inside a group and rules between groups are all tried, also where each of them is always broken."""
     found = faults(space(LR, fixed="halting.k: 9\nstretch.start: 1\ntrain.steps: 100\ntrain.workers: 3"))
     assert [line for line, _ in found] == [5, 6, 7, 8]
 

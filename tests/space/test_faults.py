@@ -11,7 +11,7 @@ from par.config.keys import known_keys
 from par.config.run import RunConfig
 from par.errors import SpaceError
 from par.space.space import load_space
-from tests.space.spaces import LR, located, space
+from tests.space.spaces import LR, line_and_message, space
 
 
 def test_s1_a_grid_domain_is_sent_to_choice(faults):
@@ -185,7 +185,7 @@ def test_a_file_that_cannot_be_read_is_refused_in_the_same_form(tmp_path, make):
     make(path)
     with pytest.raises(SpaceError) as refused:
         load_space(str(path))
-    assert located(str(refused.value))[0] in (1, 2)
+    assert line_and_message(str(refused.value))[0] in (1, 2)
 
 
 def test_every_wrong_value_of_a_choice_is_listed_and_each_limit_of_a_range_once(faults):

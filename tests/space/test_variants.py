@@ -131,7 +131,7 @@ def test_faults_of_all_variants_come_at_once(faults):
 
 
 def test_a_faulty_setting_is_not_blamed_on_others(faults):
-    """No rule is judged with the fixed value, or the default, of a setting that a variant gives wrongly."""
+    """No rule is tried with the fixed value, or the default, of a setting that a variant gives wrongly."""
     found = faults(space("a: {optim.warmup_steps: -1}", fixed="{train.steps: 100}"))
     assert [message.split(":")[1].split("=")[0].strip() for _, message in found] == ["optim.warmup_steps"]
     mended = space("a: {train.steps: 300}", "b: {train.steps: 100}", fixed="{train.steps: '3'}")
