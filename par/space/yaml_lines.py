@@ -149,13 +149,14 @@ class _ValueReader:
         entries: dict[str, Any] = {}
         for key_node, value_node in node.value:
             line, key = _line(key_node), key_node.value
-            if not isinstance(key_node, ScalarNode):
-                yield Fault(line, "a key must be a word, not a list or a mapping")
-            elif key in entries:
-                first = self.lines[(*place, key)]
-                yield Fault(line, f"{key} is given a second time (first at line {first})")
+            is_first = isinstance(key_node, ScalarNode) and key not in entries
+            value = yield from self.value(value_node, (*place, key if is_first else line), line, parents)
+            if is_first:
+                entries[key] = value
+            elif isinstance(key_node, ScalarNode):
+                yield Fault(line, f"{key} is given a second time (first at line {self.lines[*place, key]})")
             else:
-                entries[key] = yield from self.value(value_node, (*place, key), line, parents)
+                yield Fault(line, "a key must be a word, not a list or a mapping")
         return entries
 
     def scalar(self, node: ScalarNode) -> Any:

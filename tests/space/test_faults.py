@@ -207,6 +207,8 @@ def test_duplicates_are_all_listed(faults):
     """Every repeated key is named, not the first alone, and the first value counts."""
     text = space(f"{LR}\noptim.clip: {{choice: [1]}}\noptim.lr: {{choice: [0]}}\noptim.clip: {{choice: [2]}}")
     assert [(line, message.split()[0]) for line, message in faults(text)] == [(8, "optim.lr"), (9, "optim.clip")]
+    nested = space(LR) + "fixed: {train.steps: 300, train.steps: 301}\n"
+    assert [message.split()[0] for _, message in faults(nested)] == ["fixed", "train.steps"]
 
 
 def test_faults_survive_a_pickle(load):
