@@ -1,4 +1,4 @@
-"""The `par` command: what there is to do with results, beside sweeping."""
+"""The `par` command: train one seed, and all that there is to do with results, beside sweeping."""
 
 import typer
 
@@ -9,6 +9,7 @@ from ray_jobs.commands.resume import resume
 from ray_jobs.commands.status import status
 from ray_jobs.commands.sync import sync
 from ray_jobs.commands.thresholds import thresholds
+from ray_jobs.train import train
 
 app = typer.Typer(
     add_completion=False,
@@ -23,7 +24,7 @@ def par() -> None:
     """Looped language models trained with Progress-Aligned Recurrence."""
 
 
-for command in (status, report, resume, sync, export, gc, thresholds):
+for command in (train, status, report, resume, sync, export, gc, thresholds):
     app.command()(command)
 
 if __name__ == "__main__":
