@@ -15,9 +15,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from par import metrics as m
 from par.config.run import RunConfig
 from par.errors import FailureKind, ParError, StoppedError, SupersededError
+from par.ledger.current_space import current_space
 from par.ledger.lease import Lease, hold
 from par.ledger.ledger import Ledger, SeedFolder, SeedResult
 from par.ledger.records import ConfigRecord, ended_record, now
+from par.race.status import is_complete
+from par.race.verdicts import as_judged
 from par.seed import run_seed
 from par.training.checkpoint import committed_step
 from ray_jobs.driver.stopping import Stopping
@@ -70,9 +73,9 @@ def _projected(
         try:
             yield log
         finally:
-            state = ledger.read()
-            done = all(seed in config.results for config in state.configs)
-            projection.sync(state, status="FINISHED" if done else "KILLED")
+            space = current_space(ledger)
+            state = as_judged(ledger.read(), space)
+            projection.sync(state, status="FINISHED" if is_complete(state, space) else "KILLED")
 
 
 def _attempt(
@@ -96,9 +99,7 @@ def _attempt(
     attempt = ledger.begin_attempt(config, folder.seed, began)
     end: dict[str, Any] = {}
     try:
-        return run_seed(
-            run, folder, report=report, should_stop=should_stop, check_owner=check_owner, source=source
-        )  # fmt: skip
+        return run_seed(run, folder, report=report, should_stop=should_stop, check_owner=check_owner, source=source)
     except Exception as fault:
         kind = fault.kind if isinstance(fault, ParError) else FailureKind.WORKER_DIED
         end = {"failure": kind, "message": str(fault), "traceback": traceback.format_exc()}

@@ -71,7 +71,9 @@ def test_a_stopped_seed_goes_on_with_the_same_command(tmp_path):
     code, output = train(*long, "--storage", tmp_path)
     assert (code, "is done" in output) == (0, True)
     assert files(tmp_path, "seed/**/*.json") == before
-    assert "FINISHED" in {run.info.status for run in runs(tmp_path)}
+    assert [run.info.status for run in runs(tmp_path)] == ["FINISHED"] * 3
+    done = CliRunner().invoke(app, ["status", "seed", "--storage", str(tmp_path)])
+    assert "Every seed has a result" in done.output
 
 
 @pytest.mark.parametrize(
