@@ -12,7 +12,6 @@ from ray_jobs.commands.thresholds import thresholds
 from ray_jobs.train import train
 
 app = typer.Typer(
-    add_completion=False,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},

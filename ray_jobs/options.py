@@ -25,7 +25,7 @@ Address = Annotated[
 MaxConcurrent = Annotated[
     int | None, typer.Option(min=1, help="Trials at once; as many as fit by default.", show_default=False)
 ]
-CpusPerWorker = Annotated[float, typer.Option(min=0.1, help="CPUs of each worker.")]
+CpusPerWorker = Annotated[float | None, typer.Option(min=0.1, help="CPUs of each worker.", show_default="1")]
 GpusPerWorker = Annotated[
     float | None, typer.Option(min=0, help="GPUs of each worker; 1 where the cluster has any.", show_default=False)
 ]
@@ -56,10 +56,18 @@ DeviceHours = Annotated[
     ),
 ]
 MaxFailedShare = Annotated[
-    float, typer.Option(min=0, max=1, help="Stop when more than this share of the seeds is given up; 0 at the first.")
+    float | None,
+    typer.Option(
+        min=0, max=1, help="Stop when more than this share of the seeds is given up; 0 at the first.", show_default="1"
+    ),
 ]
-HangAfter = Annotated[float, typer.Option(min=1, help="Seconds without progress after which a worker is ended.")]
-Grace = Annotated[float, typer.Option(min=0, help="Seconds that trials have to save and leave at a stop.")]
+HangAfter = Annotated[
+    float | None,
+    typer.Option(min=1, help="Seconds without progress after which a worker is ended.", show_default="1800"),
+]
+Grace = Annotated[
+    float | None, typer.Option(min=0, help="Seconds that trials have to save and leave at a stop.", show_default="60")
+]
 Space = Annotated[
     Path | None,
     typer.Option(help="Search space (YAML): what to compare, over how many seeds.", show_default="smoke"),

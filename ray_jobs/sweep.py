@@ -15,11 +15,19 @@ if __name__ == "__main__":  # a job starts this file where par is not installed
 import typer
 
 from par.errors import ConfigError
+from par.ledger.records import Computing
 from ray_jobs import options as o
 from ray_jobs.console import out, refusing
-from ray_jobs.driver.resolve import Totals, begin, new_sweep, resumed_sweep, storage_of
+from ray_jobs.driver.resolve import (
+    Totals,
+    begin,
+    new_sweep,
+    require_mlflow,
+    resumed_sweep,
+    storage_of,
+    without_password,
+)
 from ray_jobs.optuna_studies.warm_start import warm_points
-from ray_jobs.trial.spec import HANG_AFTER_S
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -35,7 +43,7 @@ def sweep(
     tracking_uri: o.TrackingUri = None,
     address: o.Address = None,
     max_concurrent: o.MaxConcurrent = None,
-    cpus_per_worker: o.CpusPerWorker = 1.0,
+    cpus_per_worker: o.CpusPerWorker = None,
     gpus_per_worker: o.GpusPerWorker = None,
     failed: o.Failed = False,
     kinds: o.Kinds = None,
@@ -43,23 +51,24 @@ def sweep(
     seeds: o.Seeds = None,
     break_lease: o.BreakLease = None,
     device_hours: o.DeviceHours = None,
-    max_failed_share: o.MaxFailedShare = 1.0,
-    hang_after: o.HangAfter = HANG_AFTER_S,
-    grace: o.Grace = o.GRACE_S,
+    max_failed_share: o.MaxFailedShare = None,
+    hang_after: o.HangAfter = None,
+    grace: o.Grace = None,
 ) -> None:
     """Sweep looped models over configurations and seeds: train, evaluate, compare.
 
     Results lie in STORAGE/NAME and in MLflow. A sweep that was interrupted goes on with --resume NAME: finished seeds
     stay as they are, interrupted ones continue from their last checkpoint. Seeds that failed too often wait for
-    --failed. --configurations, --seeds and a --space with further backbones make a sweep larger; they are totals. A new
-    search learns from an older sweep with --warm-start sweep:NAME.
+    --failed. What a trial takes, how many run at once, the limits and MLflow's address are taken up again, unless a
+    resume says otherwise. --configurations, --seeds and a --space with further backbones make a sweep larger; they are
+    totals. A new search learns from an older sweep with --warm-start sweep:NAME.
 
     SIGTERM, SIGINT and `ray job stop` have the trials save and leave within --grace; a second signal ends at once.
 
     Exit code: 0 when every seed has a result, 1 when some have none yet, 2 for bad input, 143 or 130 after a signal.
     """
     with refusing():
-        home = storage_of(storage, tracking_uri)
+        home = storage_of(storage, tracking_uri, new=resume is None)
         totals = Totals(configurations=configurations, seeds=seeds)
         if resume is None:
             chosen, ledger = new_sweep(space, name, home, totals, dry_run=dry_run), None
@@ -76,11 +85,14 @@ def sweep(
         chosen_kinds = o.kinds_of(failed=failed, kinds=kinds)
         from ray_jobs.driver.drive import Options, drive, show_plan
 
+        computing = Computing(
+            max_concurrent=max_concurrent, cpus_per_worker=cpus_per_worker, gpus_per_worker=gpus_per_worker,
+            max_failed_share=max_failed_share, hang_after_s=hang_after, grace_s=grace, tracking_uri=tracking_uri,
+        ).over(ledger.computing() if ledger else Computing())  # fmt: skip
+        require_mlflow(home, computing.tracking_uri)
         options = Options(
-            address=address, max_concurrent=max_concurrent, cpus_per_worker=cpus_per_worker,
-            gpus_per_worker=gpus_per_worker, tracking_uri=tracking_uri, storage=home, kinds=chosen_kinds,
-            device_hours=device_hours, max_failed_share=max_failed_share, hang_after_s=hang_after, grace_s=grace,
-            break_lease=break_lease,
+            address=address, storage=home, kinds=chosen_kinds, device_hours=device_hours, break_lease=break_lease,
+            kept=without_password(computing), **computing.given(),
         )  # fmt: skip
         if dry_run:
             show_plan(chosen, ledger, options, out)

@@ -2,6 +2,7 @@
 
     <storage>/<sweep>/
       sweep.json                                format, and what the sweep's creator recorded
+      computing.json                            how its seeds are computed, as the last driver was told: Computing
       lease-<n>.json                            who drives it, or drove it: see par.ledger.lease
       wanted.json                               space and totals, where the sweep was made larger or ran out
       configs/<id>/config.json                  ConfigRecord
@@ -11,8 +12,8 @@
       configs/<id>/search-<n>.json              Verdict over the n seeds of a rung
       configs/<id>/confirm-<n>.json             Verdict over n fresh seeds
 
-A lease is written again while it holds, an attempt once, when it ends, wanted.json when a person wants more or
-the search finds no more. All else is final.
+A lease is written again while it holds, an attempt once, when it ends, wanted.json when a person wants more or the
+search finds no more, computing.json when a person says otherwise. All else is final.
 """
 
 import re
@@ -28,6 +29,7 @@ import pyarrow.parquet as pq
 from par.errors import LedgerError
 from par.ledger.records import (
     Attempt,
+    Computing,
     ConfigRecord,
     ConfigState,
     Record,
@@ -73,6 +75,7 @@ HISTORY = "history.parquet"
 """Training records of one seed: step, and every train/ metric."""
 
 WANTED = "wanted.json"
+COMPUTING = "computing.json"
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _SEED = re.compile(r"configs/[0-9a-f]{8}/seed-\d+")
@@ -132,6 +135,18 @@ class Ledger:
             return decode(WANTED, self.objects.get(WANTED))
         except FileNotFoundError:
             return {}
+
+    def keep_computing(self, computing: Computing) -> None:
+        """Write how seeds are computed from now on, where that differs from what is kept."""
+        if computing != self.computing():
+            self.objects.put(COMPUTING, encode(COMPUTING, computing.given()))
+
+    def computing(self) -> Computing:
+        """How seeds are computed, as far as a person said so; nothing for a sweep that knows no such record."""
+        try:
+            return Computing.from_dict(decode(COMPUTING, self.objects.get(COMPUTING)))
+        except FileNotFoundError:
+            return Computing()
 
     def checkpoints(self, config: str, seed: int) -> Objects:
         """Where the checkpoints of a seed lie."""

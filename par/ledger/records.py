@@ -108,6 +108,29 @@ class Verdict(Record):
         object.__setattr__(self, "seeds", tuple(self.seeds))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Computing(Record):
+    """How the seeds of a sweep are computed, which changes no result. None: nothing was said, the default holds."""
+
+    cpus_per_worker: float | None = None
+    gpus_per_worker: float | None = None
+    max_concurrent: int | None = None
+    """Trials at once."""
+    max_failed_share: float | None = None
+    hang_after_s: float | None = None
+    grace_s: float | None = None
+    tracking_uri: str | None = None
+    """Of MLflow, without a password."""
+
+    def given(self) -> dict[str, Any]:
+        """What was said, by field."""
+        return {name: value for name, value in self.to_dict().items() if value is not None}
+
+    def over(self, before: Self) -> Self:
+        """What is said here, and what was said before where nothing is."""
+        return replace(before, **self.given())
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One life of a seed."""

@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from rich.console import Console
 from par.errors import ConfigError, FailureKind, ParError
 from par.ledger.lease import Lease, break_lease, hold, holder, require_free
 from par.ledger.ledger import Ledger
-from par.ledger.records import ConfigRecord, SweepState, now
+from par.ledger.records import Computing, ConfigRecord, SweepState, now
 from par.race.racing import Race
 from par.race.selection import winners
 from par.report.overview import Overview
@@ -48,11 +48,11 @@ class Options:
     """Where and how wide a sweep runs; none of it changes a result."""
 
     storage: str
-    address: str | None
-    tracking_uri: str | None
-    max_concurrent: int | None
-    cpus_per_worker: float
-    gpus_per_worker: float | None
+    address: str | None = None
+    tracking_uri: str | None = None
+    max_concurrent: int | None = None
+    cpus_per_worker: float = 1.0
+    gpus_per_worker: float | None = None
     kinds: Collection[FailureKind] = ()
     """Failures whose seeds are started again though they were given up."""
     device_hours: float | None = None
@@ -61,6 +61,8 @@ class Options:
     grace_s: float = GRACE_S
     break_lease: str | None = None
     """Why a driver that still seems to live loses the sweep."""
+    kept: Computing = field(default_factory=Computing)
+    """What of these a resume takes up again."""
 
     @property
     def scales_up(self) -> bool:
@@ -130,6 +132,7 @@ def drive(
             hold(ledger, code=source_hash(), on_lost=stopping.ask) as lease,
             BackgroundProjection(ledger, store, partial(_warn, console)) as projection,
         ):
+            ledger.keep_computing(options.kept)
             attempts = Attempts(ledger, space.stages.all_seeds, partial(saved_step, ledger), options.kinds)
             state = attempts.take_over(ledger.read(), lease.last_seen)
             return Driver(space, attempts, state, options, resources, projection, console, lease, stopping).run(todo)

@@ -10,6 +10,7 @@ from par.errors import ConfigError
 from par.ledger.current_space import current_space, want
 from par.ledger.lease import require_free
 from par.ledger.ledger import Ledger, plain_name, sweeps
+from par.ledger.records import Computing
 from par.objects import Objects, public
 from par.space.space import Space, load_space
 from ray_jobs import REPOSITORY
@@ -36,21 +37,34 @@ def default_storage() -> str:
     return str(REPOSITORY / "results")
 
 
-def storage_of(storage: str | None, tracking_uri: str | None = None) -> str:
+def storage_of(storage: str | None, tracking_uri: str | None = None, *, new: bool = True) -> str:
     """The absolute path, or the URI, of a storage. Raises ConfigError if it cannot be used.
 
-    An object store has no MLflow store beside the sweeps, so that it needs a ``tracking_uri``.
+    An object store has no MLflow store beside the sweeps, so that it needs a ``tracking_uri``, unless the sweep is not
+    ``new`` and may have kept one.
     """
     storage = storage or default_storage()
     if "://" not in storage:
         return _folder(storage)
-    if tracking_uri is None:
-        raise ConfigError(f"--storage {public(storage)} has no MLflow store beside it: give --tracking-uri")
+    if new:
+        require_mlflow(storage, tracking_uri)
     try:
         Objects.at(storage).walk(recursive=False)
     except OSError as fault:
         raise ConfigError(f"--storage {public(storage)} does not answer: {fault}") from None
     return storage
+
+
+def require_mlflow(storage: str, tracking_uri: str | None) -> None:
+    """Raise ConfigError if there is no MLflow store: an object store has none beside the sweeps."""
+    if "://" in storage and tracking_uri is None:
+        raise ConfigError(f"--storage {public(storage)} has no MLflow store beside it: give --tracking-uri")
+
+
+def without_password(computing: Computing) -> Computing:
+    """What may be kept: of a tracking URI with a user, a password or a query only the rest."""
+    uri = computing.tracking_uri
+    return computing if uri is None else replace(computing, tracking_uri=public(uri).partition("?")[0])
 
 
 def _folder(storage: str) -> str:

@@ -1,11 +1,15 @@
 """The `par` command as a user types it."""
 
+from inspect import signature
+
 import pytest
 from typer.testing import CliRunner
 
 from par.evaluation.thresholds import Grid, ranking
 from ray_jobs.cli import app
+from ray_jobs.commands.resume import resume
 from ray_jobs.console import BAD_INPUT
+from ray_jobs.sweep import sweep
 from tests.evaluation.recorded import recorded
 
 
@@ -47,3 +51,16 @@ def test_help_lists_the_commands():
     """`par`, and `par -h`, say what commands there are."""
     assert "thresholds" in par().output
     assert "thresholds" in par("-h").output
+
+
+def test_a_resume_may_say_all_that_a_sweep_may():
+    """`par resume` has every option of ray_jobs/sweep.py, explained by the same words, but for how a sweep begins."""
+    of_sweep, of_resume = signature(sweep).parameters, signature(resume).parameters
+    assert of_sweep.keys() - of_resume.keys() == {"resume", "warm_start"}
+    shared = of_resume.keys() - {"name", "space"}
+    assert {key: of_resume[key] for key in shared} == {key: of_sweep[key] for key in shared}
+
+
+def test_the_shell_completes():
+    """`par` offers to install completion."""
+    assert "--install-completion" in par("--help").output

@@ -291,9 +291,9 @@ def test_a_second_driver_is_refused(tmp_path):
 )
 def test_a_stopped_sweep_saves_and_goes_on(tmp_path, number, code):
     """On a signal the trials save the step that they are at and leave, MLflow says KILLED, and the exit code tells the
-    signal; resumed, the sweep ends as if it had never been stopped (M3)."""
+    signal; resumed, the sweep ends as if it had never been stopped (M3), computed as it was told when it began."""
     space = write_space(tmp_path / "tiny.yaml", steps=150, seeds=1)
-    process = start("--space", str(space), "--storage", str(tmp_path))
+    process = start("--space", str(space), "--storage", str(tmp_path), "--cpus-per-worker", "0.5", "--grace", "50")
     wait_until(committed(tmp_path, "tiny", 10), process)
     process.send_signal(number)
     output, _ = process.communicate(timeout=120)
@@ -304,6 +304,8 @@ def test_a_stopped_sweep_saves_and_goes_on(tmp_path, number, code):
     assert "RUNNING" not in {run.info.status for run in runs(tmp_path)}
     resumed, output = sweep("--resume", "tiny", "--storage", str(tmp_path))
     assert resumed == 0, output
+    assert "1 × worker: 0.5 CPU" in output
+    assert json.loads((tmp_path / "tiny" / "computing.json").read_text()) == {"cpus_per_worker": 0.5, "grace_s": 50}
     assert {attempt["resumed_at"] for attempt in attempts(tmp_path, "tiny").values()} >= {
         attempt["saved_step"] for attempt in lives
     }
