@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.utils.validation import _validate_metric_name
+from typer.main import get_command
 
 import par
 from par import metrics
 from par.metrics import Metric
 from par.space.space import load_space
+from ray_jobs.cli import app
+from ray_jobs.sweep import app as sweeping
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 FORBIDDEN = {"ray", "optuna", "mlflow", "ray_jobs"}
@@ -142,11 +145,10 @@ def accepted_by_mlflow(name: str) -> bool:
     return True
 
 
-def options(script: Path, command: str) -> set[str]:
-    """The long options of a typer command: its function's parameters."""
-    functions = [node for node in ast.parse(script.read_text()).body if isinstance(node, ast.FunctionDef)]
-    parameters = next(function.args.args for function in functions if function.name == command)
-    return {f"--{parameter.arg.replace('_', '-')}" for parameter in parameters}
+def options() -> set[str]:
+    """The options of every command, as typer knows them."""
+    commands = [get_command(app), get_command(sweeping), *vars(get_command(app))["commands"].values()]
+    return {name for command in commands for part in command.params for name in (*part.opts, *part.secondary_opts)}
 
 
 def test_par_imports_no_cluster_library():
@@ -283,11 +285,9 @@ def test_pages_name_make_targets_that_exist():
 
 
 def test_the_readme_names_options_that_exist():
-    """Every option that README.md names is one of ray_jobs/sweep.py or of `par export`, or of Ray or MLflow."""
+    """Every option that README.md names is one of `par` or of ray_jobs/sweep.py, or of Ray or MLflow."""
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", (REPOSITORY / "README.md").read_text()))
-    jobs = REPOSITORY / "ray_jobs"
-    ours = options(jobs / "sweep.py", "sweep") | options(jobs / "commands" / "export.py", "export")
-    assert named <= ours | OF_OTHERS
+    assert named <= options() | OF_OTHERS
     assert "--resume" in named
 
 

@@ -191,7 +191,7 @@ def _cost(config: ConfigState, seed: int, history: Iterable[Mapping[str, Any]]) 
 
 
 def _tags(record: ConfigRecord) -> dict[str, str]:
-    return {"par.config.run": record.id, "par.backbone": record.backbone}
+    return {"par.config": record.id, "par.backbone": record.backbone}
 
 
 def _texts_of(sweep: Mapping[str, Any]) -> dict[str, str]:

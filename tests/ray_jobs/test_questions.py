@@ -172,7 +172,7 @@ def test_a_run_says_how_it_went_worst_seed_first(asked):
 def test_a_failure_that_is_past_is_no_answer(beside_a_store):
     """A seed that failed and then went through is no longer found by the kind of its failure."""
     first, _ = ids(beside_a_store)
-    asked_for = f"tags.`par.failure` = 'HANG' AND tags.`par.config.run` = '{first}'"
+    asked_for = f"tags.`par.failure` = 'HANG' AND tags.`par.config` = '{first}'"
     fail(beside_a_store, first, 0, "HANG")
     for expected in (1, 0):
         projection = Projection(beside_a_store, open_store(default_uri(beside_a_store.storage)))
