@@ -49,6 +49,7 @@ def train(
     ] = None,
     storage: o.Storage = None,
     tracking_uri: o.TrackingUri = None,
+    cpus_per_worker: o.CpusPerWorker = None,
     mlflow: Annotated[bool, typer.Option("--mlflow/--no-mlflow", help="Log the run in MLflow.")] = True,
 ) -> None:
     """Train and evaluate one seed in this process, without Ray.
@@ -68,11 +69,14 @@ def train(
         if done := ledger.read_config(record.id).results.get(seed):
             out.print(f"{ledger.name}: seed {seed} is done, nothing is repeated: {_outcome(done)}")
             return
+        import torch
+
         from ray_jobs.driver.one_seed import train_seed
         from ray_jobs.driver.stopping import Stopping
         from ray_jobs.mlflow_runs.store import default_uri
 
         stopping, uri = Stopping(), (tracking_uri or default_uri(home)) if mlflow else None
+        torch.set_num_threads(max(1, int(cpus_per_worker or 1)))
         try:
             with stopping.on_signals():
                 result = train_seed(ledger, record, run, out, stopping, uri)
