@@ -96,7 +96,7 @@ def run_of(space: Space | None, variant: str | None, settings: list[str], seed: 
     run = RunConfig.from_dotted({**chosen, **given, "seed": seed})
     if run.train.workers > 1:
         raise ConfigError(
-            f"train.workers={run.train.workers} needs a cluster: use `par sweep`, or --set train.workers=1 here"
+            f"train.workers={run.train.workers} needs a cluster: use ray_jobs/sweep.py, or --set train.workers=1 here"
         )
     return run
 

@@ -83,7 +83,7 @@ def test_a_stopped_seed_goes_on_with_the_same_command(tmp_path):
         (("--set", "train.steps"), "write KEY=VALUE"),
         (("--set", "train.steps=none"), "train.steps='none'"),
         (("--set", "seed=3"), "give --seed 3"),
-        (("--set", "train.workers=2"), "use `par sweep`"),
+        (("--set", "train.workers=2"), "use ray_jobs/sweep.py"),
         (("--variant", "x"), "needs --space"),
         (("--space", "{space}", "--variant", "x"), "is none of space"),
         (("--space", "{space}"), "searches recurrence.anchor"),
