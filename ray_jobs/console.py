@@ -12,6 +12,8 @@ from par.errors import DiskFullError, ParError
 
 out = Console(width=None if sys.stdout.isatty() else 150)
 
+PRINT_EVERY_S = 5.0
+"""How often the progress of one seed is printed at most."""
 FAILED, BAD_INPUT = 1, 2
 """Exit codes: of work that could not be done, of input that cannot be run."""
 

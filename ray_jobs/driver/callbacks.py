@@ -13,13 +13,12 @@ from par import metrics as m
 from par.ledger.ledger import ConfigRecord, Ledger
 from par.ledger.records import Attempt
 from par.race.retry import GiveUp, StartAgain
+from ray_jobs.console import PRINT_EVERY_S
 from ray_jobs.driver.stopping import NotPickled
 from ray_jobs.mlflow_runs.background import BackgroundProjection
 from ray_jobs.mlflow_runs.projection import config_name
 from ray_jobs.trial.failure_kind import kind_of
 from ray_jobs.trial.spec import TrialSpec
-
-PRINT_EVERY_S = 5.0
 
 
 class Progress(NotPickled, Callback):
@@ -54,9 +53,7 @@ class Progress(NotPickled, Callback):
         """Have a training record logged; print one every few seconds."""
         spec = TrialSpec.of_trial(trial.config)
         if result.get("phase") == "train":
-            names = {"step", *(metric.name for metric in m.TRAINING)}
-            row = {name: value for name, value in result.items() if name in names}
-            self.projection.log_steps(self._record(spec), spec.seed, row)
+            self.projection.log_steps(self._record(spec), spec.seed, result)
         now = monotonic()
         if now - self.printed.get(trial.trial_id, float("-inf")) >= PRINT_EVERY_S:
             self.printed[trial.trial_id] = now

@@ -23,12 +23,11 @@ from par.race.status import is_complete
 from par.race.verdicts import as_judged
 from par.seed import run_seed
 from par.training.checkpoint import committed_step
+from ray_jobs.console import PRINT_EVERY_S
 from ray_jobs.driver.stopping import Stopping
 from ray_jobs.mlflow_runs.background import BackgroundProjection
 from ray_jobs.mlflow_runs.store import open_store
 from ray_jobs.provenance import source_hash
-
-PRINT_EVERY_S = 5.0
 
 
 def train_seed(
@@ -64,11 +63,10 @@ def _projected(
     with BackgroundProjection(ledger, open_store(uri), warn) as projection:
         projection.sync(ledger.read(), status="RUNNING")
         projection.sync_seed(ledger.read_config(record.id), seed, running=True)
-        names = {"step", *(metric.name for metric in m.TRAINING)}
 
         def log(row: Mapping[str, Any]) -> None:
             if row["phase"] == "train":
-                projection.log_steps(record, seed, {name: value for name, value in row.items() if name in names})
+                projection.log_steps(record, seed, row)
 
         try:
             yield log

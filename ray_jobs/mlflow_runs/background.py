@@ -8,12 +8,15 @@ from threading import Condition, Event, Thread
 from time import time
 from typing import Any, Self
 
+from par import metrics as m
 from par.ledger.ledger import ConfigRecord, ConfigState, Ledger, SweepState
 from ray_jobs.mlflow_runs.projection import Projection
 from ray_jobs.mlflow_runs.store import Store, open_store, sync_command
 
 TRIES = 3
 """How often what a store refuses while it answers is tried."""
+RECORDED = {"step", *(metric.name for metric in m.TRAINING)}
+"""What MLflow keeps of a training record."""
 ROUND_S = 1.0
 """Between rounds of writing: what comes meanwhile goes in one batch."""
 LONGEST_PAUSE_S = 30.0
@@ -77,7 +80,8 @@ class BackgroundProjection:
         self._submit(config.id, lambda projection: projection.sync_config(config, running=running))
 
     def log_steps(self, record: ConfigRecord, seed: int, row: Mapping[str, Any]) -> None:
-        """Log a training record of a seed."""
+        """Log a training record of a seed: of all that it reports the step and the training metrics."""
+        row = {name: value for name, value in row.items() if name in RECORDED}
         key = ("steps", record.id, seed)
         with self.changed:
             waiting = self.tasks.get(key)
