@@ -221,7 +221,10 @@ class Driver:
         if limit is not None and used >= limit:
             self.stopping.ask(f"BUDGET: {used:.2f} of {limit:g} device-hours are used")
         elif failed > self.options.max_failed_share * self.total:
-            self.stopping.ask(f"{failed} of {self.total} seeds are given up, --max-failed-share allows no more")
+            self.stopping.ask(
+                f"{failed} of {self.total} seeds are given up, --max-failed-share allows no more: "
+                "a resume with a larger one goes on"
+            )
 
     def _stop(self, reason: str) -> None:
         """Start nothing more, and have the trials save and leave."""

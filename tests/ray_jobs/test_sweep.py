@@ -215,9 +215,9 @@ def test_killed_driver_resumes(tmp_path):
 def test_a_seed_that_fails_waits_for_a_person(finished, tmp_path):
     """A seed with a checkpoint of another run shows its reason, without a traceback, and is given up, exit code 1.
 
-    With --max-failed-share 0 that ends the sweep, and what was not begun runs at the next resume, as if nothing had
-    been (R7); the seed itself waits until its kind is asked for, and then it alone runs again (R11 R15 R16). Only JSON
-    and checkpoints are needed: the files that Tune and Train left are gone (R5 R6).
+    With --max-failed-share 0 that ends the sweep, and what was not begun runs once a resume allows more, as if nothing
+    had been (R7); the seed itself waits until its kind is asked for, and then it alone runs again (R11 R15 R16). Only
+    JSON and checkpoints are needed: the files that Tune and Train left are gone (R5 R6).
     """
     storage = Path(shutil.copytree(finished[0], tmp_path / "copy"))
     folders = (storage / "tiny" / "configs").glob("*/seed-1")
@@ -240,6 +240,7 @@ def test_a_seed_that_fails_waits_for_a_person(finished, tmp_path):
     assert "Traceback" not in output
     assert len(results(storage, "tiny")) == CONFIGURATIONS * SEEDS - 2
 
+    resume = (*resume, "--max-failed-share", "1")
     assert sweep(*resume, "--failed", "--kinds", "HANG,OOM_HOST")[0] == 1
     assert len(results(storage, "tiny")) == CONFIGURATIONS * SEEDS - 1
     lives = attempts(storage, "tiny")
