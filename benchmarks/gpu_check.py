@@ -60,7 +60,7 @@ class Plan:
         """R of the ways that are compared."""
         return self.iterations[len(self.iterations) // 2]
 
-    def run(self, iterations: int, *, task: str = "swap-s5", **train: Any) -> RunConfig:
+    def run(self, iterations: int, *, task: str = "swap-s5", precision: str = "bf16", **compute: Any) -> RunConfig:
         """A run whose deepest step is the one that is checked."""
         settings = {
             "backbone": self.backbone.name,
@@ -69,9 +69,10 @@ class Plan:
             "recurrence.adapter_init": "sum",
             "schedule.kind": "fixed",
             "schedule.iterations": iterations,
+            "train.batch_size": self.prompts,
+            "train.precision": precision,
         }
-        train = {"batch_size": self.prompts, "precision": "bf16"} | train
-        return RunConfig.from_dotted(settings | {f"train.{key}": value for key, value in train.items()})
+        return RunConfig.from_dotted(settings | {f"compute.{key}": value for key, value in compute.items()})
 
 
 FULL = Plan(

@@ -14,7 +14,7 @@ from par.seed import run_seed
 run = RunConfig.from_dotted(
     {
         "backbone": "tiny-qwen2", "task.name": "swap-s3", "task.rendering": "compact", "task.train_depth": 4,
-        "recurrence.gradient_window": 3, "train.steps": 20, "train.batch_size": 8, "train.report_every": 5,
+        "recurrence.gradient_window": 3, "train.steps": 20, "train.batch_size": 8, "compute.report_every": 5,
         "optim.lr": 1e-2, "optim.warmup_steps": 2, "evaluation.sequences": 16,
     }
 )  # fmt: skip

@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from par import metrics as m
-from par.config.keys import known_keys
+from par.config.keys import known_keys, new_name
 from par.config.run import RunConfig
 from par.errors import ConfigError, StoppedError
 from par.ledger.ledger import ConfigRecord, Ledger, SeedResult, sweeps
@@ -94,9 +94,9 @@ def run_of(space: Space | None, variant: str | None, settings: list[str], seed: 
     if space is None and variant is not None:
         raise ConfigError(f"--variant {variant} needs --space: variants are named there")
     run = RunConfig.from_dotted({**chosen, **given, "seed": seed})
-    if run.train.workers > 1:
+    if run.compute.workers > 1:
         raise ConfigError(
-            f"train.workers={run.train.workers} needs a cluster: use ray_jobs/sweep.py, or --set train.workers=1 here"
+            f"compute.workers={run.compute.workers} needs a cluster: use par sweep, or --set compute.workers=1 here"
         )
     return run
 
@@ -111,7 +111,8 @@ def _setting(text: str) -> tuple[str, Any]:
         raise ConfigError(f"--set {text}: give --seed {value}")
     if key not in known:
         hint = did_you_mean(key, known) or "docs/spaces.md lists all settings"
-        raise ConfigError(f"--set {text}: {key} does not exist: {hint}")
+        message = next(new_name(key), f"{key} does not exist: {hint}")
+        raise ConfigError(f"--set {text}: {message}")
     try:
         return key, YAML(typ="safe").load(value)
     except YAMLError:

@@ -76,19 +76,24 @@ class TrainConfig(Part):
     steps: Annotated[int, Field(ge=1, le=10**8)] = 6250
     batch_size: Annotated[int, Field(ge=1)] = 64
     """Prompts per optimizer step over all workers."""
-    micro_batch: Annotated[int, Field(ge=1)] | None = None
-    """Prompts per forward pass and worker; the whole share of the worker by default."""
     query_reset: Share = 0.0
     """Share of query branches whose state is set back to e at each iteration of training."""
     branches: BranchesConfig = BranchesConfig()
-    workers: Annotated[int, Field(ge=1)] = 1
-    """Devices that train one seed together (FSDP2)."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Type of the computation; master weights, losses, anchoring and the reduction of gradients are fp32 always."""
-    attention: Literal["split", "flex"] = "split"
-    """Kernel: causal prefix and masked branches apart, on any device; or one FlexAttention kernel, for GPUs."""
     teacher_decay: Annotated[float, Field(ge=0, lt=1)] = 0.99
     """How much of itself the teacher of prefix_distill keeps at each step."""
+
+
+class ComputeConfig(Part):
+    """How a run is computed and recorded, which changes nothing that comes out."""
+
+    workers: Annotated[int, Field(ge=1)] = 1
+    """Devices that train one seed together (FSDP2)."""
+    micro_batch: Annotated[int, Field(ge=1)] | None = None
+    """Prompts per forward pass and worker; the whole share of the worker by default."""
+    attention: Literal["split", "flex"] = "split"
+    """Kernel: causal prefix and masked branches apart, on any device; or one FlexAttention kernel, for GPUs."""
     activation_checkpointing: bool = False
     """Keep only the inputs of each iteration of the window for the backward pass and compute it again: less memory."""
     deterministic: bool = False
@@ -99,11 +104,6 @@ class TrainConfig(Part):
     """Steps between two committed checkpoints."""
     report_every: Annotated[int, Field(ge=1)] = 25
     """Steps between two reports; each is a point of the curves. A checkpoint is reported, too."""
-
-    @property
-    def prompts_per_pass(self) -> int:
-        """Prompts of one forward pass of one worker."""
-        return self.micro_batch or self.batch_size // self.workers
 
 
 class OptimConfig(Part):

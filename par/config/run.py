@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from par.config.backbones import BACKBONES, split_layers
 from par.config.groups import (
+    ComputeConfig,
     EvaluationConfig,
     HaltingConfig,
     OptimConfig,
@@ -26,15 +27,9 @@ SHORT_OF_TRAINING = (0.125, 0.25, 0.5, 0.75)
 """Depths below d_train that are always read, as multiples: G of a seed that fails at d_train needs them."""
 BEYOND_TRAINING = (1, 1.25, 1.5, 2, 3, 4, 6, 8, 12, 16)
 
-HOW_COMPUTED = (
-    "workers", "micro_batch", "attention", "activation_checkpointing", "compile", "deterministic", "checkpoint_every",
-    "report_every",
-)  # fmt: skip
-"""Settings of ``train`` that change how a run is computed or recorded, and not what comes out."""
-
 
 class RunConfig(Part):
-    """Everything that decides the result of one (configuration, seed), and nothing else."""
+    """Everything that decides the result of one (configuration, seed), and how it is computed."""
 
     backbone: str = "qwen2.5-0.5b"
     task: TaskConfig = TaskConfig()
@@ -42,6 +37,7 @@ class RunConfig(Part):
     objective: Literal["progress", "final_every", "final_only", "prefix_distill"] = "progress"
     schedule: ScheduleConfig = ScheduleConfig()
     train: TrainConfig = TrainConfig()
+    compute: ComputeConfig = ComputeConfig()
     optim: OptimConfig = OptimConfig()
     stretch: StretchConfig = StretchConfig()
     halting: HaltingConfig = HaltingConfig()
@@ -76,8 +72,13 @@ class RunConfig(Part):
 
     def fingerprint(self) -> str:
         """Sixteen hex digits that name the configuration: every setting that can change a result, but not the seed."""
-        settings = self.model_dump(mode="json", exclude={"seed": True, "train": set(HOW_COMPUTED)})
+        settings = self.model_dump(mode="json", exclude={"seed", "compute"})
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def prompts_per_pass(self) -> int:
+        """Prompts of one forward pass of one worker."""
+        return self.compute.micro_batch or self.train.batch_size // self.compute.workers
 
     def depth_grid(self) -> tuple[int, ...]:
         """Tested depths from d_train on, in operations, ascending."""
@@ -100,14 +101,14 @@ class RunConfig(Part):
 
 def disagreements(run: RunConfig) -> Iterator[str]:
     """Yield what no run can do, each as a message with the settings, their values and the way out."""
-    train, d = run.train, run.task.train_depth
+    train, compute, d = run.train, run.compute, run.task.train_depth
     yield from _backbone_faults(run)
     yield from _schedule_faults(run.schedule)
-    if train.batch_size % train.workers:
-        yield f"train.batch_size={train.batch_size} is not a multiple of train.workers={train.workers}"
-    if train.micro_batch is not None and train.micro_batch > train.batch_size // train.workers:
-        share = f"train.batch_size={train.batch_size} / train.workers={train.workers}"
-        yield f"train.micro_batch={train.micro_batch} is above the prompts of a worker, {share}"
+    if train.batch_size % compute.workers:
+        yield f"train.batch_size={train.batch_size} is not a multiple of compute.workers={compute.workers}"
+    if compute.micro_batch is not None and compute.micro_batch > train.batch_size // compute.workers:
+        share = f"train.batch_size={train.batch_size} / compute.workers={compute.workers}"
+        yield f"compute.micro_batch={compute.micro_batch} is above the prompts of a worker, {share}"
     if run.optim.warmup_steps >= train.steps:
         yield f"optim.warmup_steps={run.optim.warmup_steps} must be below train.steps={train.steps}"
     if run.schedule.kind == "random" and run.objective in ("progress", "prefix_distill"):

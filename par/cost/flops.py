@@ -64,7 +64,7 @@ def seed_cost(run: RunConfig) -> Cost:
         parameters=parameters(run),
         train_flops=run.train.steps * per_step,
         evaluation_flops=_evaluation(run),
-        checkpoint_bytes=run.train.workers * (needed.parameters + needed.teacher + needed.optimizer),
+        checkpoint_bytes=run.compute.workers * (needed.parameters + needed.teacher + needed.optimizer),
         memory=needed,
     )
 
@@ -135,7 +135,7 @@ def _train_prompt(run: RunConfig, operations: int, iterations: int, reads: int) 
     parts = _Parts.of(run, trained_tokens(run, operations))
     window = min(iterations, run.recurrence.gradient_window)
     with_gradient = parts.prelude + parts.input + window * parts.iteration + reads * parts.coda
-    again = window if run.train.activation_checkpointing else 0
+    again = window if run.compute.activation_checkpointing else 0
     return 3 * with_gradient + (iterations - window + again) * parts.iteration + reads * parts.unread
 
 
@@ -177,5 +177,5 @@ def _evaluation(run: RunConfig) -> float:
 
 def _whole_turns(run: RunConfig, prompts: int) -> int:
     """Prompts that all workers read: whole batches, equally many each."""
-    turn = evaluation_prompts(run) * run.train.workers
+    turn = evaluation_prompts(run) * run.compute.workers
     return ceil(prompts / turn) * turn

@@ -59,15 +59,15 @@ class Memory:
 
 def memory(run: RunConfig) -> Memory:
     """What each worker needs for one seed."""
-    entries, train, d_train = parameters(run), run.train, run.task.train_depth
-    one_pass = train.prompts_per_pass * train.workers == train.batch_size
+    entries, workers, d_train = parameters(run), run.compute.workers, run.task.train_depth
+    one_pass = run.prompts_per_pass * workers == run.train.batch_size
     return Memory(
-        parameters=ceil(FP32 * entries / train.workers),
-        gradients=ceil(FP32 * entries / (train.workers if one_pass else 1)),
-        optimizer=ceil(optimizer_bytes(run) / train.workers),
-        teacher=ceil(FP32 * entries / train.workers) if run.objective == "prefix_distill" else 0,
+        parameters=ceil(FP32 * entries / workers),
+        gradients=ceil(FP32 * entries / (workers if one_pass else 1)),
+        optimizer=ceil(optimizer_bytes(run) / workers),
+        teacher=ceil(FP32 * entries / workers) if run.objective == "prefix_distill" else 0,
         gathered=_gathered(run),
-        activations=train.prompts_per_pass * max(training_prompt(run, d_train, R) for R in _iterations(run)),
+        activations=run.prompts_per_pass * max(training_prompt(run, d_train, R) for R in _iterations(run)),
         evaluation=evaluation_prompts(run) * evaluation_prompt(run),
     )
 
@@ -85,7 +85,7 @@ def _gathered(run: RunConfig) -> int:
 
     A single worker in fp32 uses its own weights.
     """
-    if run.train.workers == 1 and run.train.precision == "fp32":
+    if run.compute.workers == 1 and run.train.precision == "fp32":
         return 0
     backbone = BACKBONES[run.backbone]
     core = split_layers(backbone.layers, run.recurrence.split).core
@@ -125,7 +125,7 @@ def training_prompt(run: RunConfig, operations: int, iterations: int) -> int:
     boundaries = window * tokens.total * backbone.hidden * (width + FP32)
     coda = (split.coda - 1) * layer + (mask if split.coda > 1 else 0) + tables
     coda = reads * (coda + _kept_by_answer_layer(backbone, width, tokens)) + _lesson_prompt(run, operations, iterations)
-    if run.train.activation_checkpointing:
+    if run.compute.activation_checkpointing:
         return ends + boundaries + max(split.core * layer, coda)
     return ends + boundaries + window * split.core * layer + coda
 

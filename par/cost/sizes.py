@@ -76,7 +76,7 @@ def parameters(run: RunConfig) -> int:
 def trained_tokens(run: RunConfig, operations: int) -> Tokens:
     """A prompt of ``operations`` in training."""
     boxes = parse_task(run.task.name).boxes if run.train.branches.boxes == "all" else 1
-    prefix, query = _lengths(run.task.name, run.task.rendering, operations, run.train.prompts_per_pass)
+    prefix, query = _lengths(run.task.name, run.task.rendering, operations, run.prompts_per_pass)
     return Tokens(prefix, query, run.train.branches.prefixes * boxes)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
+from par.config.keys import renamed_text
 from par.ledger.ledger import Ledger
 from par.space.space import Exhausted, Space, parse_space
 
@@ -12,7 +13,8 @@ from par.space.space import Exhausted, Space, parse_space
 def current_space(ledger: Ledger) -> Space:
     """Read the space from the ledger, with the totals that are wanted by now. Raises SpaceError if it is faulty."""
     wanted = ledger.wanted()
-    space = parse_space(wanted.get("space", ledger.sweep["space"]), Path(ledger.sweep["space_path"]))
+    text = renamed_text(wanted.get("space", ledger.sweep["space"]))
+    space = parse_space(text, Path(ledger.sweep["space_path"]))
     seeds = wanted.get("seeds", space.stages.rungs)
     rungs = (seeds,) if isinstance(seeds, int) else tuple(seeds)
     configurations = wanted.get("configurations", space.configurations)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Literal, Self
 
+from par.config.keys import renamed, renamed_run
 from par.config.run import RunConfig
 from par.errors import LedgerError
 from par.space.stages import FRESH
@@ -51,6 +52,12 @@ class ConfigRecord(Record):
     """Dotted keys that the search chose, with their values; or ``variant`` with the name of one."""
     run: Mapping[str, Any]
     """The whole RunConfig without its seed, nested."""
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Build from what was read, by this version or an earlier one, under the keys of this version."""
+        record = super().from_dict(values)
+        return replace(record, suggested=renamed(record.suggested), run=renamed_run(record.run))
 
     @classmethod
     def of(cls, run: RunConfig, *, number: int, suggested: Mapping[str, Any]) -> Self:
@@ -232,9 +239,7 @@ class SweepState:
     configs: tuple[ConfigState, ...]
 
 
-_RECORDS: Mapping[str, type[Record]] = {
-    "config": ConfigRecord, "result": SeedResult, "search": Verdict, "confirm": Verdict,
-}  # fmt: skip
+_RECORDS = {"config": ConfigRecord, "result": SeedResult, "search": Verdict, "confirm": Verdict}
 """What an object holds, by the first word of its name."""
 
 

@@ -18,7 +18,7 @@ def build_rendering(run: RunConfig) -> Rendering:
 def build_model(run: RunConfig, rendering: Rendering, *, seed: int) -> LoopedModel:
     """The looped model with pretrained or random fp32 weights; ``seed`` decides random ones.
 
-    ``train.compile`` is left to the caller: sharding comes before it.
+    ``compute.compile`` is left to the caller: sharding comes before it.
     """
     backbone = BACKBONES[run.backbone]
     if backbone.source is None:
@@ -30,6 +30,6 @@ def build_model(run: RunConfig, rendering: Rendering, *, seed: int) -> LoopedMod
         split=run.recurrence.split,
         anchor=run.recurrence.anchor == "first",
         adapter_init=run.recurrence.adapter_init,
-        kernel=run.train.attention,
-        recompute=run.train.activation_checkpointing,
+        kernel=run.compute.attention,
+        recompute=run.compute.activation_checkpointing,
     )

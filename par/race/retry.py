@@ -96,7 +96,7 @@ def _in_vain(attempts: Sequence[Attempt], kind: FailureKind) -> int:
 
 def smaller_pass(run: RunConfig) -> int | None:
     """Half as many prompts per training pass; the global batch, its order and its gradient stay. None for a single."""
-    prompts = run.train.prompts_per_pass
+    prompts = run.prompts_per_pass
     return prompts // 2 if prompts > 1 else None
 
 

@@ -45,10 +45,11 @@ def run_seed(
 ) -> SeedResult:
     """Train and evaluate one seed and write its result to ``folder``; every worker of the seed calls it.
 
-    ``report`` gets one flat record per ``train.report_every`` steps and per evaluated batch. An interrupted evaluation
-    goes on only under the same ``source``, a hash of the code. A diverged seed is a result: G = 0 with its failure
-    kind. Raises what ``should_stop`` returns, with a checkpoint saved. ``check_owner`` is called before anything is
-    written and raises where the seed is somebody else's by now; ``heartbeat`` at every step and evaluated batch.
+    ``report`` gets one flat record per ``compute.report_every`` steps and per evaluated batch. An interrupted
+    evaluation goes on only under the same ``source``, a hash of the code. A diverged seed is a result: G = 0 with its
+    failure kind. Raises what ``should_stop`` returns, with a checkpoint saved. ``check_owner`` is called before
+    anything is written and raises where the seed is somebody else's by now; ``heartbeat`` at every step and evaluated
+    batch.
     """
     forget(device_of_this_worker())
     trainer = Trainer(run, data_mesh(run.train.precision))
@@ -101,7 +102,7 @@ class _Training:
         A divergence leaves the steps before it in the history: they explain it. Raises StoppedError after a commit
         once a worker is told to leave, and PassTooLargeError where the memory of the device does not suffice.
         """
-        trainer, train = self.trainer, self.trainer.run.train
+        trainer, train, compute = self.trainer, self.trainer.run.train, self.trainer.run.compute
         trainer.wants_to_leave = lambda: self.should_stop() is not None
         if trainer.step < train.steps and workers(trainer.mesh)[0] == 0:
             self.checkpoints.delete(COUNTS)  # those of weights that are now trained again
@@ -111,8 +112,8 @@ class _Training:
         for step in self._steps():
             self.heartbeat()
             self.recent.append(step)
-            commits = step.step % train.checkpoint_every == 0 or step.step == train.steps
-            if step.step % train.report_every == 0 or commits:
+            commits = step.step % compute.checkpoint_every == 0 or step.step == train.steps
+            if step.step % compute.report_every == 0 or commits:
                 seen = accuracy_on_the_way(trainer) if commits else {}
                 self._record(_speed(trainer, self.recent, peak) | seen)
                 yield self.history[-1]
@@ -129,7 +130,7 @@ class _Training:
             if not lacks_memory(fault):
                 raise
             raise PassTooLargeError(
-                f"a training pass does not fit into memory, lower train.micro_batch: {fault}"
+                f"a training pass does not fit into memory, lower compute.micro_batch: {fault}"
             ) from fault
         except DivergedError:
             if self.recent:
@@ -170,7 +171,7 @@ def _summary(reports: list[StepReport]) -> dict[str, Any]:
 
 def _speed(trainer: Trainer, reports: list[StepReport], peak: float) -> dict[str, float]:
     """What the steps cost beside what the device can do, per worker."""
-    flops = sum(step_flops(trainer.run, report.step - 1) for report in reports) / trainer.run.train.workers
+    flops = sum(step_flops(trainer.run, report.step - 1) for report in reports) / trainer.run.compute.workers
     rate = flops / sum(report.seconds for report in reports)
     memory = peak_memory_gib(trainer.device)
     return {m.FLOPS.name: rate, m.UTILISATION.name: rate / peak, m.PEAK_MEMORY.name: memory}

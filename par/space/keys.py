@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from par.config.keys import known_keys
+from par.config.keys import RENAMED, known_keys, new_name
 from par.config.run import RunConfig
 from par.space.yaml_lines import Document, Fault, Reading, did_you_mean
 
@@ -31,6 +31,8 @@ def key_faults(key: str, value: object) -> Iterator[str]:
     """Yield why ``key`` cannot be fixed, searched or a condition."""
     if key in OWN_PLACE:
         yield f"{key} has its own place: {OWN_PLACE[key]}"
+    elif key in RENAMED:
+        yield from new_name(key)
     elif any(known.startswith(f"{key}.") for known in KEYS):
         inner = [f"{key}.{name}" for name in value] if isinstance(value, dict) else []
         example = next((name for name in inner if name in KEYS), next(k for k in KEYS if k.startswith(f"{key}.")))

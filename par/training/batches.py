@@ -52,7 +52,7 @@ class Batches:
         """Yield the forward passes of one worker: its contiguous share of the global batch, in sample order."""
         depth, branches = self.depth(step), self._branches(step)
         share = self.run.train.batch_size // workers
-        size = self.run.train.prompts_per_pass
+        size = self.run.prompts_per_pass
         answered = answered_iterations(self.run, depth.iterations)
         extra = extra_negative(self.run, step, depth)
         kept = answered if extra is None else (extra, *answered)

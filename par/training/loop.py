@@ -55,9 +55,9 @@ class Trainer:
     def __init__(self, run: RunConfig, mesh: DeviceMesh | None = None) -> None:
         self.run, self.mesh, self.step = run, mesh, 0
         self.device = device_of_this_worker()
-        set_determinism(run.train.deterministic)
-        if run.train.attention == "flex" and self.device.type == "cpu":
-            raise ConfigError("train.attention=flex needs a GPU, there is none here: use train.attention=split")
+        set_determinism(run.compute.deterministic)
+        if run.compute.attention == "flex" and self.device.type == "cpu":
+            raise ConfigError("compute.attention=flex needs a GPU, there is none here: use compute.attention=split")
         self.rendering = build_rendering(run)
         self.batches = Batches(run, parse_task(run.task.name), self.rendering)
         seed = integer_seed(Stream.INITIALISATION, run.seed)
@@ -66,7 +66,7 @@ class Trainer:
         self.teacher: Teacher | None = None
         if run.objective == "prefix_distill":
             self.teacher = Teacher(run, self.rendering, seed=seed, device=self.device, mesh=mesh)
-        if run.train.compile:
+        if run.compute.compile:
             self.model.recurrence.compile_iteration()
         self.optimizers = build_optimizers(self.model, run.optim)
         self.wants_to_leave: Callable[[], bool] = lambda: False

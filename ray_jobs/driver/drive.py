@@ -86,10 +86,10 @@ def plans(space: Space, state: SweepState, options: Options, resources: Mapping[
     found: list[BackbonePlan] = []
     for backbone, configurations in space.shares().items():
         runs = sampled_runs(space, backbone)
-        needs = options.demand(max(run.train.workers for run in runs), resources)
-        if not needs.gpus_per_worker and any(run.train.attention == "flex" for run in runs):
+        needs = options.demand(max(run.compute.workers for run in runs), resources)
+        if not needs.gpus_per_worker and any(run.compute.attention == "flex" for run in runs):
             raise ConfigError(
-                "train.attention=flex needs a GPU, and a worker gets none: use split, or --gpus-per-worker 1"
+                "compute.attention=flex needs a GPU, and a worker gets none: use split, or --gpus-per-worker 1"
             )
         fitting = None if options.scales_up else concurrency(needs, resources)
         found.append(
@@ -171,7 +171,7 @@ class Driver:
 
     def spec(self, record: ConfigRecord, seed: int) -> dict[str, Any]:
         """What the trial of one seed is told."""
-        needs = self.options.demand(record.run["train"]["workers"], self.resources)
+        needs = self.options.demand(record.run["compute"]["workers"], self.resources)
         asked_for = (record.id, seed) in self.attempts.asked_for
         self.attempts.asked_for.discard((record.id, seed))
         return TrialSpec.of(
@@ -287,7 +287,7 @@ def _placement(
     options: Options, resources: Mapping[str, float], config: Mapping[str, Any]
 ) -> tune.PlacementGroupFactory:
     """What Tune reserves for a trial."""
-    return options.demand(TrialSpec.of_trial(config).run.train.workers, resources).placement()
+    return options.demand(TrialSpec.of_trial(config).run.compute.workers, resources).placement()
 
 
 def _trial_name(trial: Trial) -> str:

@@ -92,7 +92,7 @@ def _attempt(
     began = {
         "node": socket.gethostname(), "pid": os.getpid(), "driver": lease.record.owner, "source": source,
         "start": now(), "devices": 1, "resumed_at": committed_step(folder.checkpoints),
-        "micro_batch": run.train.prompts_per_pass,
+        "micro_batch": run.prompts_per_pass,
     }  # fmt: skip
     attempt = ledger.begin_attempt(config, folder.seed, began)
     end: dict[str, Any] = {}

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from par.config.run import HOW_COMPUTED, RunConfig
+from par.config.run import RunConfig
 from par.errors import ConfigError, LedgerError
 from par.ledger.current_space import current_space
 from par.ledger.ledger import Ledger
@@ -153,5 +153,5 @@ def _different(record: ConfigRecord, here: RunConfig) -> Iterator[Misfit]:
     if before.fingerprint() != here.fingerprint():
         there = before.dotted()
         for key, value in here.dotted().items():
-            if there[key] != value and key.removeprefix("train.") not in HOW_COMPUTED:
+            if there[key] != value and not key.startswith("compute."):
                 yield Misfit(key, there[key], f"there, {value} here")

@@ -65,7 +65,7 @@ def concurrency(needs: Demand, resources: Mapping[str, float]) -> int:
     if fitting < 1:
         has = ", ".join(f"{resources.get(name, 0):g} {name}" for name in needs.total)
         raise ConfigError(
-            f"a trial needs {needs}, the cluster has {has}: lower train.workers or --cpus-per-worker, add nodes, or "
+            f"a trial needs {needs}, the cluster has {has}: lower compute.workers or --cpus-per-worker, add nodes, or "
             "give --max-concurrent for a cluster that scales up by itself"
         )
     return fitting

@@ -59,13 +59,13 @@ class TrialSpec:
 
     def with_micro_batch(self, prompts: int) -> "TrialSpec":
         """The same seed with this many prompts per pass: nothing that comes out depends on it."""
-        train = {**self.settings["train"], "micro_batch": prompts}
-        return replace(self, settings={**self.settings, "train": train})
+        compute = {**self.settings["compute"], "micro_batch": prompts}
+        return replace(self, settings={**self.settings, "compute": compute})
 
     @property
     def devices(self) -> float:
         """GPUs that the seed takes, or workers where it has none."""
-        return self.run.train.workers * (self.gpus_per_worker or 1)
+        return self.run.compute.workers * (self.gpus_per_worker or 1)
 
     @property
     def trial_name(self) -> str:

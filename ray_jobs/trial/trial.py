@@ -62,7 +62,7 @@ def _attempt(spec: TrialSpec) -> int | None:
         "start": now(),
         "devices": spec.devices,
         "resumed_at": committed_step(spec.checkpoints),
-        "micro_batch": spec.run.train.prompts_per_pass,
+        "micro_batch": spec.run.prompts_per_pass,
         **({"asked_for": True} if spec.asked_for else {}),
     }
     attempt = ledger.begin_attempt(spec.config, spec.seed, began)
@@ -87,7 +87,7 @@ def _attempt(spec: TrialSpec) -> int | None:
 
 
 def _run(spec: TrialSpec) -> None:
-    if spec.run.train.workers > 1:
+    if spec.run.compute.workers > 1:
         _run_workers(spec)
     else:
         torch.set_num_threads(max(1, int(spec.cpus_per_worker)))
@@ -107,7 +107,7 @@ def _run_workers(spec: TrialSpec) -> None:
         train_loop_config=spec.to_dict(),
         torch_config=TorchConfig(backend=BACKENDS["cuda" if on_gpu else "cpu"]),
         scaling_config=train.ScalingConfig(
-            num_workers=spec.run.train.workers, use_gpu=on_gpu, resources_per_worker=resources
+            num_workers=spec.run.compute.workers, use_gpu=on_gpu, resources_per_worker=resources
         ),
         run_config=train.RunConfig(
             name=spec.run_name,

@@ -45,20 +45,20 @@ OTHER: dict[str, Any] = {
     "schedule.overrun": 1,
     "train.steps": 101,
     "train.batch_size": 24,
-    "train.micro_batch": 5,
+    "compute.micro_batch": 5,
     "train.query_reset": 0.25,
     "train.branches.boxes": "one",
     "train.branches.prefixes": 2,
-    "train.workers": 2,
+    "compute.workers": 2,
     "train.precision": "bf16",
     "train.teacher_decay": 0.5,
-    "train.attention": "flex",
-    "train.activation_checkpointing": True,
-    "train.compile": True,
-    "train.deterministic": True,
+    "compute.attention": "flex",
+    "compute.activation_checkpointing": True,
+    "compute.compile": True,
+    "compute.deterministic": True,
     "halting.trace_sequences": 64,
-    "train.checkpoint_every": 7,
-    "train.report_every": 7,
+    "compute.checkpoint_every": 7,
+    "compute.report_every": 7,
     "optim.matrices": "muon",
     "optim.lr": 1e-3,
     "optim.adapter_lr": 1e-3,
@@ -88,9 +88,8 @@ OTHER: dict[str, Any] = {
 """For every setting, a value other than that of BASE."""
 
 SEED_OR_HOW = {
-    "seed", "train.workers", "train.micro_batch", "train.attention", "train.activation_checkpointing", "train.compile",
-    "train.deterministic",
-    "train.checkpoint_every", "train.report_every",
+    "seed", "compute.workers", "compute.micro_batch", "compute.attention", "compute.activation_checkpointing",
+    "compute.compile", "compute.deterministic", "compute.checkpoint_every", "compute.report_every",
 }  # fmt: skip
 
 
@@ -105,6 +104,34 @@ def test_the_fingerprint_is_what_decides_the_result(key):
     run, changed = RunConfig.from_dotted(BASE), RunConfig.from_dotted(BASE | {key: OTHER[key]})
     assert run != changed
     assert (run.fingerprint() == changed.fingerprint()) == (key in SEED_OR_HOW)
+
+
+COMPUTED_OTHERWISE = {key: value for key, value in OTHER.items() if key.startswith("compute.")}
+NAMED: dict[str, tuple[dict[str, Any], str]] = {
+    "defaults": ({}, "6288b1d94c7c6e8a"),
+    "base": (BASE, "a8d5622b997a2d4e"),
+    "computed otherwise": (BASE | COMPUTED_OTHERWISE, "a8d5622b997a2d4e"),
+    "learned, stretched": (
+        BASE | {"halting.mode": "learned", "stretch.enabled": True, "objective": "final_every"},
+        "0062038c89818b14",
+    ),
+    "pretrained, muon": (
+        {"backbone": "qwen2.5-1.5b", "optim.matrices": "muon", "optim.lr": 1e-3, "train.precision": "bf16"},
+        "49a754ebc34f129e",
+    ),
+    "distilled": (
+        BASE | {"objective": "prefix_distill", "train.teacher_decay": 0.5, "evaluation.depths": (8, 16), "seed": 3},
+        "dba39d64f0b92b79",
+    ),
+}
+"""Runs, and the names that they had when the settings of how a run is computed were still among those of ``train``."""
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_the_fingerprint_stays(name):
+    """Configurations in ledgers that exist keep their ids."""
+    settings, fingerprint = NAMED[name]
+    assert RunConfig.from_dotted(settings).fingerprint() == fingerprint
 
 
 def test_the_fingerprint_is_a_name():
@@ -199,8 +226,8 @@ def test_all_faults_are_reported_at_once():
 CONTRADICTIONS = {
     "pretrained": ({"backbone": "qwen2.5-0.5b", "recurrence.split": None}, ["task.rendering=compact", "use text"]),
     "split": ({"recurrence.split": (1, 1, 2)}, ["recurrence.split=1/1/2", "3 layers", "tiny-qwen2"]),
-    "workers": ({"train.workers": 5}, ["train.batch_size=12", "train.workers=5"]),
-    "micro-batch": ({"train.micro_batch": 7, "train.workers": 2}, ["train.micro_batch=7", "train.workers=2"]),
+    "workers": ({"compute.workers": 5}, ["train.batch_size=12", "compute.workers=5"]),
+    "micro-batch": ({"compute.micro_batch": 7, "compute.workers": 2}, ["compute.micro_batch=7", "compute.workers=2"]),
     "warm-up": ({"optim.warmup_steps": 100}, ["optim.warmup_steps=100", "train.steps=100"]),
     "random": ({"schedule.kind": "random"}, ["schedule.kind=random", "final_only"]),
     "halves": (

@@ -27,7 +27,7 @@ SETTINGS = {
     "hold, three prefixes": {"schedule__kind": "hold", "schedule__iterations": 6, "train__branches__prefixes": 3},
     "fixed, last only": {"schedule__kind": "fixed", "schedule__iterations": 6, "objective": "final_only"},
     "two operations an iteration": {"recurrence__step_size": 2, "train__branches__boxes": "one"},
-    "micro-batches": {"train__micro_batch": 3},
+    "micro-batches": {"compute__micro_batch": 3},
     "learned halting": {
         "schedule__kind": "fixed",
         "schedule__iterations": 6,
@@ -40,7 +40,7 @@ SETTINGS = {
     "label-free": {"objective": "prefix_distill", "recurrence__gradient_window": 3},
     "label-free, hold": {"objective": "prefix_distill", "schedule__kind": "hold", "schedule__iterations": 4},
     "split": {"recurrence__split": (1, 3, 2), "backbone": "six-layers"},
-    "checkpointing": {"train__activation_checkpointing": True, "backbone": "six-layers"},
+    "checkpointing": {"compute__activation_checkpointing": True, "backbone": "six-layers"},
     "few at a time": {"evaluation__memory_gib": 1.5e-4, "evaluation__sequences": 3},
     "text, swap-s3": {"task__rendering": "text"},
     "text, a5": {"task__rendering": "text", "task__name": "a5"},
@@ -128,7 +128,7 @@ def test_a_seed_costs_its_steps():
 
 def test_workers_share_a_step():
     """A step has the same products however many workers and passes it is cut into."""
-    whole, cut = tiny_run(), tiny_run(train__workers=2, train__micro_batch=2)
+    whole, cut = tiny_run(), tiny_run(compute__workers=2, compute__micro_batch=2)
     assert cost.step_flops(whole, 0) == cost.step_flops(cut, 0)
 
 
@@ -153,7 +153,7 @@ def test_a_checkpoint_holds_weights_and_two_moments():
     """Of AdamW its bytes are three fp32 numbers a parameter, however many workers write it."""
     found = cost.seed_cost(RunConfig())
     assert found.checkpoint_bytes == 3 * 4 * found.parameters
-    shared = cost.seed_cost(RunConfig.from_dotted({"train.workers": 8}))
+    shared = cost.seed_cost(RunConfig.from_dotted({"compute.workers": 8}))
     assert shared.checkpoint_bytes == found.checkpoint_bytes
 
 

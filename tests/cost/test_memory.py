@@ -146,7 +146,7 @@ def without_teacher(run: RunConfig) -> RunConfig:
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_checkpointing_peaks_as_estimated(settings):
     """With checkpointing the estimate is within 25 % of the peak of both passes, and no more than without."""
-    run = fixed_run(train__activation_checkpointing=True, **SETTINGS[settings])
+    run = fixed_run(compute__activation_checkpointing=True, **SETTINGS[settings])
     trainer = Trainer(run)
     trainer.model.to(DTYPES[run.train.precision])
     batch = deepest(trainer)
@@ -242,18 +242,18 @@ def test_the_teacher_is_counted(matrices):
 
 def test_workers_share_the_state():
     """Four workers hold a quarter of the state each, but all gradients if several passes add up; and gather weights."""
-    alone, shared = memory(RunConfig()), memory(RunConfig.from_dotted({"train.workers": 4}))
+    alone, shared = memory(RunConfig()), memory(RunConfig.from_dotted({"compute.workers": 4}))
     assert shared.state == pytest.approx(alone.state / 4)
     assert alone.gathered == 0 < shared.gathered < alone.parameters
     assert shared.activations == alone.activations / 4
-    passes = memory(RunConfig.from_dotted({"train.workers": 4, "train.micro_batch": 8}))
+    passes = memory(RunConfig.from_dotted({"compute.workers": 4, "compute.micro_batch": 8}))
     assert passes.gradients == alone.gradients
     assert passes.activations == alone.activations / 8
 
 
 def test_bf16_halves_what_is_gathered_and_less_of_what_is_kept():
     """Weights are gathered in the type of the computation; the state, and some of what is kept, stays in fp32."""
-    workers = {"train.workers": 4}
+    workers = {"compute.workers": 4}
     full, half = (memory(RunConfig.from_dotted(workers | {"train.precision": p})) for p in ("fp32", "bf16"))
     assert half.gathered == full.gathered / 2
     assert full.activations / 2 < half.activations < full.activations

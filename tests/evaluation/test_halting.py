@@ -223,7 +223,7 @@ def test_certainty_is_a_probability(trainer):
 def curve_of_two(rank: int, out: Path) -> None:
     """Two workers, each of which reads as its own questions need."""
     torch.manual_seed(0)
-    sharded = Trainer(tiny_run(halting__mode="learned", train__workers=2), data_mesh())
+    sharded = Trainer(tiny_run(halting__mode="learned", compute__workers=2), data_mesh())
     found = curve(sharded, rule=HaltingConfig(mode="learned", tau=0.5, k=2, m=3), mesh=sharded.mesh)
     again = curve(sharded, rule=HaltingConfig(mode="learned", tau=0.5, k=2, m=3), mesh=sharded.mesh)
     torch.save((found, again), out / f"{rank}.pt")

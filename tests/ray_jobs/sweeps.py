@@ -24,9 +24,9 @@ fixed:
   recurrence.gradient_window: 3
   train.steps: {steps}
   train.batch_size: 8
-  train.checkpoint_every: 5
-  train.report_every: 5
-  train.workers: {workers}
+  compute.checkpoint_every: 5
+  compute.report_every: 5
+  compute.workers: {workers}
   optim.warmup_steps: 2
   optim.lr: 1.0e-3
   evaluation.sequences: 16

@@ -84,12 +84,12 @@ def test_what_did_not_fail_goes_on(lives):
 @pytest.mark.parametrize(("changes", "smaller"), [({}, 4), ({"micro_batch": 3}, 1), ({"workers": 2}, 2)])
 def test_a_smaller_pass_has_half_the_prompts(changes, smaller):
     """Half of what a worker takes at once, whether that is its share of the batch or set already."""
-    assert smaller_pass(tiny_run(**{f"train__{key}": value for key, value in changes.items()})) == smaller
+    assert smaller_pass(tiny_run(**{f"compute__{key}": value for key, value in changes.items()})) == smaller
 
 
 def test_one_prompt_cannot_be_halved():
     """A pass of one prompt is the least: memory is lacking for another reason, and the error is shown."""
-    assert smaller_pass(tiny_run(train__micro_batch=1)) is None
+    assert smaller_pass(tiny_run(compute__micro_batch=1)) is None
 
 
 def test_what_was_learnt_is_kept():
@@ -100,7 +100,7 @@ def test_what_was_learnt_is_kept():
 
 
 def spec(storage: Path, name: str, workers: int) -> TrialSpec:
-    run = tiny_run(train__steps=6, train__checkpoint_every=2, train__workers=workers)
+    run = tiny_run(train__steps=6, compute__checkpoint_every=2, compute__workers=workers)
     ledger = Ledger.create(storage, name, {"space": ""})
     record = ConfigRecord.of(run, number=0, suggested={})
     ledger.add_config(record)
@@ -117,8 +117,8 @@ def poor(limit: int, rank: int) -> Any:
         real = Trainer._forward_backward
 
         def forward_backward(self: Trainer) -> tuple[torch.Tensor, ...]:
-            if self.step >= 3 and workers(self.mesh)[0] == rank and self.run.train.prompts_per_pass > limit:
-                raise torch.OutOfMemoryError(f"injected: {self.run.train.prompts_per_pass} prompts")
+            if self.step >= 3 and workers(self.mesh)[0] == rank and self.run.prompts_per_pass > limit:
+                raise torch.OutOfMemoryError(f"injected: {self.run.prompts_per_pass} prompts")
             return real(self)
 
         Trainer._forward_backward = forward_backward

@@ -148,7 +148,7 @@ def test_record_sums_up_its_steps():
 def test_a_seed_is_written_whole(tmp_path):
     """A run leaves its history, its curves and a result with the hash of the prompts that were read."""
     seed = seed_in(
-        tmp_path, halting__mode="learned", halting__k=1, halting__m=1, train__steps=10, train__report_every=4
+        tmp_path, halting__mode="learned", halting__k=1, halting__m=1, train__steps=10, compute__report_every=4
     )
     reports: list[dict] = []
     result = seed.train(lambda record: reports.append(dict(record)))
@@ -196,7 +196,7 @@ def test_a_diverged_seed_is_a_result_with_its_history(tmp_path, monkeypatch):
         return (loss * torch.nan if self.step == 6 else loss), drift, leavers
 
     monkeypatch.setattr(Trainer, "_forward_backward", diverging)
-    seed = seed_in(tmp_path, train__report_every=4)
+    seed = seed_in(tmp_path, compute__report_every=4)
     result = seed.train()
     assert (result.failure, result.step) == (DivergedError.kind, 6)
     last = rows(seed, HISTORY)[-1]

@@ -13,7 +13,7 @@ from tests.space.spaces import ANCHORING, draw
 NUMBERS = {
     "recurrence.step_size": (1, 4), "recurrence.gradient_window": (1, 8), "schedule.iterations": (1, 16),
     "schedule.overrun": (0, 3), "train.steps": (150, 500), "optim.warmup_steps": (0, 250),
-    "train.batch_size": (1, 12), "train.micro_batch": (1, 6), "train.workers": (1, 4), "halting.k": (1, 9),
+    "train.batch_size": (1, 12), "compute.micro_batch": (1, 6), "compute.workers": (1, 4), "halting.k": (1, 9),
     "halting.m": (6, 12), "task.train_depth": (8, 16), "halting.tau": (0.1, 0.9), "stretch.start": (0.0, 1.0),
     "stretch.ramp": (0.0, 0.3), "optim.lr": (1e-5, 1e-2), "train.query_reset": (0.0, 1.0),
 }  # fmt: skip

@@ -50,13 +50,14 @@ def test_s5_k_never_exceeds_m_in_a_sample(load, k_high):
         ),
         (
             space("train.steps: {choice: [10, 300]}\noptim.warmup_steps: {int: [1, 5], when: {train.steps: 10}}\n"
-                  "train.batch_size: {choice: [6, 8]}\ntrain.workers: {choice: [1, 4]}"),
-            ["train.batch_size=6", "train.workers=4"],
+                  "train.batch_size: {choice: [6, 8]}\ncompute.workers: {choice: [1, 4]}"),
+            ["train.batch_size=6", "compute.workers=4"],
         ),
         (space("schedule.kind: {choice: [hold, fixed]}\nschedule.iterations: {float: [1, 16]}"),
          ["schedule.iterations", "schedule.kind=fixed"]),
-        (space("train.workers: {int: [1, 4]}", fixed="train.batch_size: 4"), ["train.batch_size=4", "train.workers=3"]),
-        (space("train.batch_size: {int: [4, 400]}", fixed="train.workers: 4"), ["train.workers=4"]),
+        (space("compute.workers: {int: [1, 4]}", fixed="train.batch_size: 4"),
+         ["train.batch_size=4", "compute.workers=3"]),
+        (space("train.batch_size: {int: [4, 400]}", fixed="compute.workers: 4"), ["compute.workers=4"]),
         (space("task.rendering: {choice: [text, compact]}", backbones="[tiny-qwen2, qwen2.5-0.5b, qwen2.5-3b]"),
          ["task.rendering=compact", "qwen2.5-0.5b"]),
         (space("recurrence.split: {choice: [null, [1, 1, 1]]}", backbones="[tiny-qwen2, qwen2.5-0.5b, qwen2.5-3b]"),
@@ -73,23 +74,23 @@ def test_three_settings_that_disagree_are_found_in_a_wide_space(faults):
     """A rule over three settings that one triple of values in hundreds breaks is not lost among other dimensions."""
     text = space(
         f"train.batch_size: {{choice: {[*range(64, 185, 8)]}}}\n"
-        "train.workers: {choice: [1, 2, 4, 8]}\n"
-        f"train.micro_batch: {{choice: {[*range(1, 10)]}}}\n"
+        "compute.workers: {choice: [1, 2, 4, 8]}\n"
+        f"compute.micro_batch: {{choice: {[*range(1, 10)]}}}\n"
         "recurrence.anchor: {choice: [first, none]}\n"
         "recurrence.adapter_init: {choice: [state, input, sum]}\n"
         "objective: {choice: [progress, final_every]}"
     )
     [(_, message)] = faults(text)
-    assert "train.micro_batch=9" in message
+    assert "compute.micro_batch=9" in message
 
 
 def test_a_pair_behind_rare_conditions_is_found(faults):
     """Two values that meet only where two other settings have one of many values are tried together."""
     many = [*range(1, 31)]
     text = space(
-        f"train.report_every: {{choice: {many}}}\ntrain.checkpoint_every: {{choice: {many}}}\n"
-        "halting.k: {choice: [1, 2, 3, 4, 5, 6, 7, 8], when: {train.report_every: 7}}\n"
-        "halting.m: {choice: [7, 8, 9, 10, 11, 12, 13, 14], when: {train.checkpoint_every: 5}}\n"
+        f"compute.report_every: {{choice: {many}}}\ncompute.checkpoint_every: {{choice: {many}}}\n"
+        "halting.k: {choice: [1, 2, 3, 4, 5, 6, 7, 8], when: {compute.report_every: 7}}\n"
+        "halting.m: {choice: [7, 8, 9, 10, 11, 12, 13, 14], when: {compute.checkpoint_every: 5}}\n"
         "recurrence.adapter_init: {choice: [state, input, sum]}\nrecurrence.anchor: {choice: [first, none]}"
     )
     [(_, message)] = faults(text)
@@ -125,7 +126,7 @@ def test_a_faulty_setting_is_not_blamed_on_others(faults):
 
 def test_one_broken_rule_does_not_hide_another(faults):
     """Rules inside a group and rules between groups are all tried, also where each of them is always broken."""
-    found = faults(space(LR, fixed="halting.k: 9\nstretch.start: 1\ntrain.steps: 100\ntrain.workers: 3"))
+    found = faults(space(LR, fixed="halting.k: 9\nstretch.start: 1\ntrain.steps: 100\ncompute.workers: 3"))
     assert [line for line, _ in found] == [5, 6, 7, 8]
 
 

@@ -147,7 +147,7 @@ def test_s11_many_parameters_keep_short_names(load):
               "optim.weight_decay", "optim.decay_share", "halting.weight", "halting.tau", "train.query_reset",
               "stretch.start", "stretch.ramp")]  # fmt: skip
     ints = [f"{key}: {{int: [3, 4]}}" for key in ("recurrence.step_size", "task.position_spacing", "halting.k",
-            "schedule.overrun", "train.checkpoint_every", "train.report_every")]  # fmt: skip
+            "schedule.overrun", "compute.checkpoint_every", "compute.report_every")]  # fmt: skip
     enabled = ("task.rendering: compact, optim.matrices: muon, optim.decay: linear, halting.mode: learned, "
                "stretch.enabled: true")  # fmt: skip
     text = space("\n".join(floats + ints)).replace("fixed: {}", f"fixed: {{{enabled}}}")

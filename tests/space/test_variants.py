@@ -86,7 +86,7 @@ def test_what_a_variant_overrides_is_not_judged_alone(load):
         (space("a: {schedule.iterations: 4}"), 5, ["a: schedule.iterations does nothing", "schedule.kind='forced'"]),
         (space("a: {optim.muon_lr: 1}", fixed="{optim.matrices: adamw}"), 5, ["optim.matrices='adamw'"]),
         (space("a: {}", "b: {recurrence.anchor: first}"), 6, ["b is the same run as a (line 5)"]),
-        (space("a: {train.micro_batch: 1}", "b: {}"), 6, ["b is the same run as a (line 5)"]),
+        (space("a: {compute.micro_batch: 1}", "b: {}"), 6, ["b is the same run as a (line 5)"]),
         (space("a: 3"), 5, ["a: 3", "mapping"]),
         (space("a:"), 5, ["a: None", "mapping", "{}"]),
         (space("'': {}"), 5, ["''", "no name"]),
@@ -121,7 +121,7 @@ def test_faults_of_all_variants_come_at_once(faults):
         "a: {train.steps: 100, halting.tau: 2}",
         "b: {train.steps: 100, halting.tow: 2}",
         "c: {}",
-        "d: {schedule.kind: random, train.workers: 3}",
+        "d: {schedule.kind: random, compute.workers: 3}",
         fixed="{optim.lr: -1}",
     )
     assert [(line, message.split(" ")[0], len(message) > 20) for line, message in faults(text)] == [
@@ -150,7 +150,7 @@ def test_a_setting_that_fixed_or_its_variant_switches_on_is_no_fault(load):
 OPTIONS = {
     "recurrence.anchor": ["first", "none"], "objective": ["progress", "final_every", "final_only"],
     "schedule.kind": ["forced", "hold", "fixed", "random"], "schedule.iterations": [4, 8.5],
-    "train.steps": [150, 300], "optim.warmup_steps": [100, 200], "train.workers": [1, 3], "halting.k": [6, 9],
+    "train.steps": [150, 300], "optim.warmup_steps": [100, 200], "compute.workers": [1, 3], "halting.k": [6, 9],
     "task.rendering": ["text", "compact"], "recurrence.split": [None, [1, 1, 1]], "halting.mode": ["learned"],
 }  # fmt: skip
 some_settings = st.dictionaries(st.sampled_from(sorted(OPTIONS)), st.integers(0, 3), max_size=3).map(

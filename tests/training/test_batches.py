@@ -53,7 +53,7 @@ def plan(micro: MicroBatch) -> tuple:
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_the_pieces_are_the_global_batch_in_order(settings, workers, micro_batch):
     """Laid end to end, rank by rank, the pieces of any cut are the tensors of the uncut batch, bit for bit."""
-    cut = stream(**SETTINGS[settings], train__workers=workers, train__micro_batch=micro_batch)
+    cut = stream(**SETTINGS[settings], compute__workers=workers, compute__micro_batch=micro_batch)
     for step in range(3):
         (whole,) = stream(**SETTINGS[settings]).micro_batches(step)
         pieces = [m for rank in range(workers) for m in cut.micro_batches(step, rank=rank, workers=workers)]
@@ -66,7 +66,7 @@ def test_the_pieces_are_the_global_batch_in_order(settings, workers, micro_batch
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_the_weights_of_a_global_batch_add_up_to_one(settings, workers, micro_batch):
     """Whatever the cut, so that a sum over micro-batches and workers is the mean over the batch."""
-    cut = stream(**SETTINGS[settings], train__workers=workers, train__micro_batch=micro_batch)
+    cut = stream(**SETTINGS[settings], compute__workers=workers, compute__micro_batch=micro_batch)
     for step in range(3):
         pieces = [m for rank in range(workers) for m in cut.micro_batches(step, rank=rank, workers=workers)]
         assert sum(piece.targets.weights_KBN.sum().item() for piece in pieces) == pytest.approx(1, abs=1e-5)
@@ -74,9 +74,9 @@ def test_the_weights_of_a_global_batch_add_up_to_one(settings, workers, micro_ba
 
 def test_micro_batches_are_as_large_as_asked():
     """Each holds ``micro_batch`` prompts but the last, which holds what is left of the worker's share."""
-    sizes = [len(m.packed.ids_BT) for m in stream(train__micro_batch=3).micro_batches(0)]
+    sizes = [len(m.packed.ids_BT) for m in stream(compute__micro_batch=3).micro_batches(0)]
     assert sizes == [3, 3, 2]
-    cut = stream(train__micro_batch=3, train__workers=2)
+    cut = stream(compute__micro_batch=3, compute__workers=2)
     assert [len(m.packed.ids_BT) for m in cut.micro_batches(0, rank=1, workers=2)] == [3, 1]
 
 

@@ -22,7 +22,7 @@ def train_to_end(run: RunConfig, folder: Path | str, hook=lambda report: None, m
     history = checkpoint.resume(trainer, checkpoints)
     for report in trainer.steps():
         history.append({"step": report.step, "loss": report.loss})
-        if report.step % run.train.checkpoint_every == 0:
+        if report.step % run.compute.checkpoint_every == 0:
             checkpoint.save(trainer, checkpoints, history)
         hook(report)
     trainer.history = history
@@ -63,7 +63,7 @@ def second_half(rank: int, run: RunConfig, folder: Path | str, out: Path) -> Non
 def test_resume_on_another_number_of_workers(tmp_path):
     """One worker goes on where two stopped, and two where one stopped, as if the number had never changed (T5)."""
     slow = {"train__steps": STEPS, "optim__lr": 1e-3, "optim__adapter_lr": 1e-3}
-    one, two = tiny_run(**slow), tiny_run(**slow, train__workers=2)
+    one, two = tiny_run(**slow), tiny_run(**slow, compute__workers=2)
     whole = train_to_end(one, tmp_path / "whole")
     with pytest.raises(WorkerLost):
         train_to_end(one, tmp_path / "one_two", FailAt(7))
@@ -83,7 +83,7 @@ def test_an_object_store_holds_checkpoints(tmp_path, s3):
     """Two workers that save to an object store and stop are gone on from by one, as if nothing had happened."""
     slow, place = {"train__steps": STEPS, "optim__lr": 1e-3, "optim__adapter_lr": 1e-3}, s3.format("two_one")
     whole = train_to_end(tiny_run(**slow), tmp_path)
-    run_processes(2, first_half, tiny_run(**slow, train__workers=2), place)
+    run_processes(2, first_half, tiny_run(**slow, compute__workers=2), place)
     assert checkpoint.committed_step(Objects.at(place)) == 5
     after = train_to_end(tiny_run(**slow), place)
     assert [r["loss"] for r in after.history] == pytest.approx([r["loss"] for r in whole.history], abs=1e-6)

@@ -240,7 +240,7 @@ def test_a_full_disk_leaves_the_previous_checkpoint(small_disk, leaving):
 
 def save_on_a_full_disk(rank: int, disk: Path) -> None:
     """Both workers learn that the disk is full; then there is room, and both go on."""
-    trainer, folder = Trainer(tiny_run(train__workers=2), data_mesh()), Objects.at(disk / "seed")
+    trainer, folder = Trainer(tiny_run(compute__workers=2), data_mesh()), Objects.at(disk / "seed")
     advance(trainer, 2)
     checkpoint.save(trainer, folder, [])
     if rank == 0:

@@ -146,7 +146,7 @@ def test_a_resumed_teacher_is_one_that_never_stopped(tmp_path, stop):
 
 
 def losses_of_two(rank: int, out: Path) -> None:
-    run = tiny_run(objective="prefix_distill", train__workers=2, train__steps=8)
+    run = tiny_run(objective="prefix_distill", compute__workers=2, train__steps=8)
     sharded = Trainer(run, data_mesh())
     losses = [report.loss for report in sharded.steps()]
     teacher = [p.full_tensor() for p in sharded.teacher.model.parameters()]

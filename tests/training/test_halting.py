@@ -110,7 +110,7 @@ def test_the_extra_negative_is_read_but_has_no_answer():
 @pytest.mark.parametrize(("workers", "micro_batch"), [(1, 8), (1, 3), (1, 1), (2, 4), (2, 3), (2, 1)])
 def test_classes_balance_over_the_global_batch(workers, micro_batch):
     """Over all micro-batches and workers, Yes weighs 1/2 and No 1/2, though one piece may have a single class."""
-    run = learned(train__micro_batch=micro_batch, train__workers=workers, train__branches__prefixes=3)
+    run = learned(compute__micro_batch=micro_batch, compute__workers=workers, train__branches__prefixes=3)
     stream = batches(run)
     mixed = [step for step in range(12) if stream.depth(step).operations > 4]
     assert mixed

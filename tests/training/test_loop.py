@@ -46,7 +46,7 @@ def test_micro_batches_add_up_to_the_whole(variant, micro_batch):
     """
     for step in (0, 7):
         (loss, _), whole = gradients(tiny_run(**VARIANTS[variant]), step)
-        (cut_loss, _), cut = gradients(tiny_run(**VARIANTS[variant], train__micro_batch=micro_batch), step)
+        (cut_loss, _), cut = gradients(tiny_run(**VARIANTS[variant], compute__micro_batch=micro_batch), step)
         assert cut_loss == pytest.approx(loss, abs=1e-6)
         torch.testing.assert_close(cut, whole, atol=1e-6, rtol=1e-5)
 
@@ -57,7 +57,7 @@ def test_the_reported_drift_is_that_of_the_whole_batch(micro_batch):
     whole = Trainer(tiny_run(recurrence__anchor="none"))
     (batch,) = whole.batches.micro_batches(7)
     _, drift = whole.model(batch.packed, batch.plan)
-    (_, reported), _ = gradients(tiny_run(recurrence__anchor="none", train__micro_batch=micro_batch), 7)
+    (_, reported), _ = gradients(tiny_run(recurrence__anchor="none", compute__micro_batch=micro_batch), 7)
     assert reported == pytest.approx(drift.item(), rel=1e-6)
 
 
@@ -144,7 +144,7 @@ def test_a_gradient_that_is_not_finite_is_enough(matrices):
 
 
 def one_of_two_diverges(rank: int, out: Path) -> None:
-    found = diverging(Trainer(tiny_run(train__workers=2), data_mesh()), poisoned=rank == 1)
+    found = diverging(Trainer(tiny_run(compute__workers=2), data_mesh()), poisoned=rank == 1)
     torch.save(found, out / f"{rank}.pt")
 
 
@@ -179,7 +179,7 @@ def test_a_divergence_survives_a_pickle():
 def test_the_deterministic_mode_trains_alike(variant):
     """Every operation of training has an algorithm that repeats its bits, and on a CPU it is the usual one."""
     usual = [report.loss for report in Trainer(tiny_run(**VARIANTS[variant], train__steps=5)).steps()]
-    fixed = Trainer(tiny_run(**VARIANTS[variant], train__steps=5, train__deterministic=True))
+    fixed = Trainer(tiny_run(**VARIANTS[variant], train__steps=5, compute__deterministic=True))
     assert torch.are_deterministic_algorithms_enabled()
     assert [report.loss for report in fixed.steps()] == usual
     Trainer(tiny_run())

@@ -31,7 +31,7 @@ def train(trainer: Trainer) -> tuple[list[float], dict[str, torch.Tensor]]:
 
 CASES = {
     "tied": {},
-    "micro-batches": {"train__micro_batch": 2, "train__branches__prefixes": 2, "train__query_reset": 0.5},
+    "micro-batches": {"compute__micro_batch": 2, "train__branches__prefixes": 2, "train__query_reset": 0.5},
     "untied-halting": {"backbone": "tiny-qwen2-untied", "halting__mode": "learned"},
     "muon": {"optim__matrices": "muon"},
 }
@@ -51,7 +51,7 @@ class Collectives(TorchDispatchMode):
 
 
 def collectives_of_a_step(mesh, iterations: int) -> Counter[str]:
-    fixed = {"schedule__kind": "fixed", "schedule__iterations": iterations, "train__workers": 2}
+    fixed = {"schedule__kind": "fixed", "schedule__iterations": iterations, "compute__workers": 2}
     trainer = Trainer(tiny_run(**fixed), mesh)
     steps = trainer.steps()
     next(steps)
@@ -66,7 +66,7 @@ def record(rank: int, out: Path) -> None:
     if rank == 0:
         torch.save(counts, out / "collectives")
     for name, changes in CASES.items():
-        run = tiny_run(train__steps=5, train__workers=2, **changes)
+        run = tiny_run(train__steps=5, compute__workers=2, **changes)
         found = first_gradients(Trainer(run, mesh)), *train(Trainer(run, mesh))
         trainer = Trainer(run, mesh)
         checkpoint.save(trainer, Objects.at(out / f"{name}-checkpoints"), [])

@@ -55,5 +55,5 @@ def test_bf16_computes_and_fp32_remembers(tmp_path):
 def test_flex_attention_is_refused_without_a_gpu(monkeypatch):
     """Its backward pass exists for GPUs only: the setting, the reason and the way out are said before a step."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match=r"train\.attention=flex needs a GPU.*split"):
-        Trainer(tiny_run(train__attention="flex"))
+    with pytest.raises(ConfigError, match=r"compute\.attention=flex needs a GPU.*split"):
+        Trainer(tiny_run(compute__attention="flex"))

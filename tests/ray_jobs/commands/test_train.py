@@ -53,7 +53,7 @@ def test_a_seed_alone_equals_one_of_a_sweep(tmp_path):
 
 def test_a_stopped_seed_goes_on_with_the_same_command(tmp_path):
     """SIGTERM saves a checkpoint; the same command ends as if nothing had been; a third time nothing is repeated."""
-    long = (*SETTINGS, "--set", "train.steps=200", "--set", "train.checkpoint_every=50", "--name", "seed")
+    long = (*SETTINGS, "--set", "train.steps=200", "--set", "compute.checkpoint_every=50", "--name", "seed")
     process = start(*long, "--storage", tmp_path)
     wait_until(lambda: bool(files(tmp_path, "seed/configs/*/seed-0/checkpoints/*/COMMIT.json")), process)
     process.send_signal(signal.SIGTERM)
@@ -83,7 +83,7 @@ def test_a_stopped_seed_goes_on_with_the_same_command(tmp_path):
         (("--set", "train.steps"), "write KEY=VALUE"),
         (("--set", "train.steps=none"), "train.steps='none'"),
         (("--set", "seed=3"), "give --seed 3"),
-        (("--set", "train.workers=2"), "use ray_jobs/sweep.py"),
+        (("--set", "compute.workers=2"), "use par sweep"),
         (("--variant", "x"), "needs --space"),
         (("--space", "{space}", "--variant", "x"), "is none of space"),
         (("--space", "{space}"), "searches recurrence.anchor"),

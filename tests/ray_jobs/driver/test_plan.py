@@ -28,7 +28,7 @@ def space(tmp_path) -> Space:
 
 def planned(backbone: str, workers: int = 1) -> BackbonePlan:
     """Four seeds of a backbone, of which one is done."""
-    cost = mean_cost([tiny_run(backbone=backbone, task__rendering="text", train__workers=workers)])
+    cost = mean_cost([tiny_run(backbone=backbone, task__rendering="text", compute__workers=workers)])
     demand = Demand(workers, 1, 0, {} if workers == 1 else {"CPU": 1.0})
     return BackbonePlan(
         backbone=backbone, configurations=2, fewest=4, most=4, done=1, demand=demand, concurrency=2, cost=cost
@@ -94,10 +94,10 @@ def test_the_largest_run_has_to_fit():
 def test_a_kernel_for_gpus_is_refused_where_workers_get_none(tmp_path):
     """A space that asks for FlexAttention is refused with the way out before anything starts; on GPUs it is planned."""
     path = write_space(tmp_path / "tiny.yaml")
-    path.write_text(path.read_text().replace("fixed:\n", "fixed:\n  train.attention: flex\n"))
+    path.write_text(path.read_text().replace("fixed:\n", "fixed:\n  compute.attention: flex\n"))
     space, options = load_space(path), {"storage": "x", "address": None, "tracking_uri": None, "max_concurrent": None}
     on_cpu = Options(**options, cpus_per_worker=1, gpus_per_worker=None)
-    with pytest.raises(ConfigError, match=r"train\.attention=flex needs a GPU.*split"):
+    with pytest.raises(ConfigError, match=r"compute\.attention=flex needs a GPU.*split"):
         plans(space, SweepState({}, ()), on_cpu, {"CPU": 2.0})
     [plan] = plans(space, SweepState({}, ()), on_cpu, {"CPU": 2.0, "GPU": 1.0})
     assert plan.demand.gpus_per_worker == 1

@@ -162,7 +162,7 @@ def test_settings_that_cannot_run_stop_their_configuration_alone(tmp_path):
     space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 3\n")
     searcher = search(space, ledger)
     lost = searcher.suggest("lost")["spec"]
-    searcher.settle("lost", ConfigError("train.attention=flex needs a GPU"))
+    searcher.settle("lost", ConfigError("compute.attention=flex needs a GPU"))
     ran = run_to_end(searcher, ledger)
     assert len(ran) == 3
     assert lost["config"] not in {config for config, _ in ran}

@@ -52,7 +52,7 @@ def history(seed: TrialSpec) -> list[dict]:
 @pytest.mark.parametrize("step", [1, 7, 10, 20])
 def test_a_seed_that_was_stopped_equals_one_that_was_not(tmp_path, step):
     """Asked to stop, a seed saves the step that it is at and leaves; history and result are those of a whole run."""
-    (seed, lease), (whole, _) = (sweep(tmp_path / name, train__report_every=4) for name in "ab")
+    (seed, lease), (whole, _) = (sweep(tmp_path / name, compute__report_every=4) for name in "ab")
     with pytest.raises(StoppedError, match="SIGTERM") as caught:
         supervised(seed, lambda record: None, Hurried(seed).at(step, lease))
     assert caught.value.kind is FailureKind.STOPPED
@@ -67,7 +67,7 @@ def test_a_seed_that_was_stopped_equals_one_that_was_not(tmp_path, step):
 @pytest.mark.parametrize("by_force", [True, False])
 def test_a_seed_that_is_another_drivers_writes_nothing(tmp_path, by_force):
     """Once the lease is broken, or taken by another driver, no checkpoint and no result is written any more (R13)."""
-    seed, lease = sweep(tmp_path, train__checkpoint_every=5)
+    seed, lease = sweep(tmp_path, compute__checkpoint_every=5)
     if by_force:
         break_lease(seed.ledger(), "it hangs")
     else:
@@ -81,7 +81,7 @@ def test_a_seed_that_is_another_drivers_writes_nothing(tmp_path, by_force):
 
 def test_an_attempt_that_has_a_successor_writes_nothing(tmp_path):
     """A worker that was taken for dead, and whose seed was started again, writes no checkpoint and no result."""
-    seed, _ = sweep(tmp_path, train__checkpoint_every=5)
+    seed, _ = sweep(tmp_path, compute__checkpoint_every=5)
     ledger = seed.ledger()
     numbers = [ledger.begin_attempt(seed.config, seed.seed, {}) for _ in range(2)]
     assert numbers == [1, 2]
@@ -123,6 +123,6 @@ def leave_together(rank: int, seed: TrialSpec) -> None:
 @pytest.mark.dist
 def test_workers_leave_together(tmp_path):
     """A notice that one worker alone has heard makes both leave after the same step, with a checkpoint of it (T8)."""
-    seed, _ = sweep(tmp_path, train__workers=2)
+    seed, _ = sweep(tmp_path, compute__workers=2)
     run_processes(2, leave_together, seed)
     assert committed_step(seed.checkpoints) == 1
