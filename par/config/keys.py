@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from par.errors import ConfigError
 
@@ -68,14 +69,19 @@ def explain(fault: ValidationError) -> Iterator[tuple[str, str]]:
         yield key, message
 
 
-def known_keys(part: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Yield every dotted key of a group of settings that holds a value."""
+def fields(part: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Yield (dotted key, its declaration) for everything in a group of settings that holds a value."""
     for name, field in part.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from known_keys(kind, f"{prefix}{name}.")
+            yield from fields(kind, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}"
+            yield f"{prefix}{name}", field
+
+
+def known_keys(part: type[BaseModel]) -> Iterator[str]:
+    """Yield every dotted key of a group of settings that holds a value."""
+    return (key for key, _ in fields(part))
 
 
 def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -32,9 +32,13 @@ class RunConfig(Part):
     """Everything that decides the result of one (configuration, seed), and how it is computed."""
 
     backbone: str = "qwen2.5-0.5b"
+    """A name of the registry of backbones."""
     task: TaskConfig = TaskConfig()
     recurrence: RecurrenceConfig = RecurrenceConfig()
     objective: Literal["progress", "final_every", "final_only", "prefix_distill"] = "progress"
+    """What an iteration is trained to read: the state after its own operations (progress), the final answer on every
+    iteration or on the last only, or what a teacher reads of the truncated prompt (prefix_distill).
+    """
     schedule: ScheduleConfig = ScheduleConfig()
     train: TrainConfig = TrainConfig()
     compute: ComputeConfig = ComputeConfig()
@@ -43,6 +47,7 @@ class RunConfig(Part):
     halting: HaltingConfig = HaltingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     seed: Annotated[int, Field(ge=0)] = 0
+    """Decides initialisation, examples and every draw of training."""
 
     @field_validator("backbone")
     @classmethod

@@ -2,39 +2,22 @@
 
 from collections.abc import Iterator, Mapping
 
+from par.config.groups import ActsUnder
+from par.config.keys import fields
 from par.config.run import RunConfig
 from par.space.conditions import requirements
 from par.space.domains import Choice, Domain, same
 from par.space.parse import SpaceFile
 from par.space.yaml_lines import Document, Fault
 
-NEEDS: dict[str, tuple[str, tuple[object, ...]]] = {
-    "task.position_spacing": ("task.rendering", ("compact",)),
-    "schedule.iterations": ("schedule.kind", ("hold", "fixed", "random")),
-    "schedule.distribution": ("schedule.kind", ("hold",)),
-    "schedule.overrun": ("schedule.kind", ("forced",)),
-    "train.teacher_decay": ("objective", ("prefix_distill",)),
-    "optim.muon_lr": ("optim.matrices", ("muon",)),
-    "optim.decay_share": ("optim.decay", ("cosine", "linear")),
-    "stretch.distribution": ("stretch.enabled", (True,)),
-    "stretch.s_min": ("stretch.enabled", (True,)),
-    "stretch.s_max": ("stretch.enabled", (True,)),
-    "stretch.start": ("stretch.enabled", (True,)),
-    "stretch.ramp": ("stretch.enabled", (True,)),
-    "halting.weight": ("halting.mode", ("learned",)),
-    "halting.tau": ("halting.mode", ("learned",)),
-    "halting.k": ("halting.mode", ("learned",)),
-    "halting.m": ("halting.mode", ("learned",)),
-    "halting.trace_sequences": ("halting.mode", ("learned",)),
-}
-"""Setting: (the other one, its values with which the setting does something)."""
+ACTS_UNDER = {key: mark for key, field in fields(RunConfig) for mark in field.metadata if isinstance(mark, ActsUnder)}
 
 
 def inactive_faults(document: Document, file: SpaceFile, searched: Mapping[str, Domain]) -> Iterator[Fault]:
     """Yield a fault for each setting that would do nothing: in some runs where it is searched, or in its variant."""
     yield from _inactive_in_variants(document, file)
-    for key in searched.keys() & NEEDS.keys():
-        other, useful = NEEDS[key]
+    for key in searched.keys() & ACTS_UNDER.keys():
+        other, useful = ACTS_UNDER[key]
         met = _values_met(file, searched, key, other)
         idle = [value for value in met if not any(same(value, good) for good in useful)]
         if len(idle) == len(met) or (idle and len(useful) == 1):
@@ -46,8 +29,8 @@ def inactive_faults(document: Document, file: SpaceFile, searched: Mapping[str, 
 def _inactive_in_variants(document: Document, file: SpaceFile) -> Iterator[Fault]:
     for name, entries in file.variants.items():
         settings = RunConfig().dotted() | file.fixed | entries
-        for key in entries.keys() & NEEDS.keys():
-            other, useful = NEEDS[key]
+        for key in entries.keys() & ACTS_UNDER.keys():
+            other, useful = ACTS_UNDER[key]
             if not any(same(settings[other], good) for good in useful):
                 message = f"{name}: {key} does nothing while {other}={settings[other]!r}: remove one of them"
                 yield Fault(document.line("variants", name, key), message)

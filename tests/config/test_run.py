@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from par.config.backbones import BACKBONES
-from par.config.keys import known_keys, nest
+from par.config.groups import ActsUnder
+from par.config.keys import fields, known_keys, nest
 from par.config.run import RunConfig
 from par.errors import ConfigError
 from par.testing import TINY, tiny_run
@@ -96,6 +97,17 @@ SEED_OR_HOW = {
 def test_every_setting_is_listed():
     """The keys that can be set, those that a run prints and those that this file changes are the same."""
     assert set(known_keys(RunConfig)) == set(RunConfig().dotted()) == set(OTHER)
+
+
+def test_every_setting_says_what_it_means_and_what_it_needs():
+    """A setting has a meaning, and the one that it acts under exists and takes the values named."""
+    settings = dict(fields(RunConfig))
+    assert [key for key, field in settings.items() if not field.description] == []
+    marks = [mark for field in settings.values() for mark in field.metadata if isinstance(mark, ActsUnder)]
+    assert len(marks) == 17
+    for mark in marks:
+        kind: TypeAdapter[Any] = TypeAdapter(settings[mark.setting].annotation)
+        assert [kind.validate_python(value, strict=True) for value in mark.values] == list(mark.values)
 
 
 @pytest.mark.parametrize("key", OTHER)
