@@ -1,4 +1,4 @@
-"""The `par` command: train one seed, and all that there is to do with results, beside sweeping."""
+"""The `par` command: sweep, train one seed, and all that there is to do with results."""
 
 import typer
 
@@ -7,6 +7,7 @@ from ray_jobs.commands.gc import gc
 from ray_jobs.commands.report import report
 from ray_jobs.commands.resume import resume
 from ray_jobs.commands.status import status
+from ray_jobs.commands.sweep import sweep
 from ray_jobs.commands.sync import sync
 from ray_jobs.commands.thresholds import thresholds
 from ray_jobs.train import train
@@ -23,7 +24,7 @@ def par() -> None:
     """Looped language models trained with Progress-Aligned Recurrence."""
 
 
-for command in (train, status, report, resume, sync, export, gc, thresholds):
+for command in (sweep, resume, train, status, report, sync, export, gc, thresholds):
     app.command()(command)
 
 if __name__ == "__main__":

@@ -35,8 +35,8 @@ ROOMS = (
     "par.evaluation", "par.statistics", "par.space", "par.ledger", "par.race", "par.report", "par.seed", "par.testing",
     "par",
     "ray_jobs", "ray_jobs.provenance", "ray_jobs.options", "ray_jobs.console", "ray_jobs.mlflow_runs",
-    "ray_jobs.optuna_studies", "ray_jobs.trial", "ray_jobs.driver", "ray_jobs.sweep", "ray_jobs.train",
-    "ray_jobs.evaluate", "ray_jobs.commands", "ray_jobs.cli",
+    "ray_jobs.optuna_studies", "ray_jobs.trial", "ray_jobs.driver", "ray_jobs.commands", "ray_jobs.sweep",
+    "ray_jobs.train", "ray_jobs.evaluate", "ray_jobs.cli",
 )  # fmt: skip
 """Packages and files in the order in which they build on each other: each may import those before it."""
 LONGEST_FILE = 300

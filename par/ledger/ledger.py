@@ -108,7 +108,7 @@ class Ledger:
         data = encode("sweep.json", {**record, "format": FORMAT})
         if not objects.create("sweep.json", data):
             raise LedgerError(
-                f"sweep {sweep} exists in {public(storage)}: go on with `--resume {sweep}`, or name another"
+                f"sweep {sweep} exists in {public(storage)}: go on with `par resume {sweep}`, or name another"
             )
         return cls(str(storage), sweep, decode("sweep.json", data), objects)
 

@@ -127,7 +127,7 @@ class Computing(Record):
     hang_after_s: float | None = None
     grace_s: float | None = None
     tracking_uri: str | None = None
-    """Of MLflow, without a password."""
+    """Of MLflow, with *** in the place of a password."""
 
     def given(self) -> dict[str, Any]:
         """What was said, by field."""

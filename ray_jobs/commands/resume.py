@@ -1,32 +1,21 @@
 """`par resume`: go on with a sweep."""
 
-from typing import Annotated
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any
 
 import typer
 
 from ray_jobs import options as o
-from ray_jobs.sweep import sweep
+from ray_jobs.commands.sweep import sweep
+
+OF_A_BEGINNING = {"name", "resume", "warm_start"}
+"""Options of `par sweep` that say how a sweep begins."""
 
 
 def resume(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of the sweep; `par status` lists them.")],
-    failed: o.Failed = False,
-    kinds: o.Kinds = None,
-    configurations: o.Configurations = None,
-    seeds: o.Seeds = None,
     space: o.Grown = None,
-    break_lease: o.BreakLease = None,
-    storage: o.Storage = None,
-    tracking_uri: o.TrackingUri = None,
-    address: o.Address = None,
-    max_concurrent: o.MaxConcurrent = None,
-    cpus_per_worker: o.CpusPerWorker = None,
-    gpus_per_worker: o.GpusPerWorker = None,
-    dry_run: o.DryRun = False,
-    device_hours: o.DeviceHours = None,
-    max_failed_share: o.MaxFailedShare = None,
-    hang_after: o.HangAfter = None,
-    grace: o.Grace = None,
+    **options: Any,
 ) -> None:
     """Go on with a sweep that was interrupted, or make it larger.
 
@@ -37,10 +26,14 @@ def resume(
 
     Exit code: 0 when every seed has a result, 1 when some have none yet, 2 for bad input, 143 or 130 after a signal.
     """
-    sweep(
-        resume=name, failed=failed, kinds=kinds, configurations=configurations, seeds=seeds, space=space,
-        break_lease=break_lease, storage=storage, tracking_uri=tracking_uri, address=address,
-        max_concurrent=max_concurrent, cpus_per_worker=cpus_per_worker, gpus_per_worker=gpus_per_worker,
-        dry_run=dry_run, device_hours=device_hours, max_failed_share=max_failed_share, hang_after=hang_after,
-        grace=grace,
-    )  # fmt: skip
+    sweep(resume=name, space=space, **options)
+
+
+def _signature() -> Signature:
+    """What typer reads the options from: those of `par sweep`, where ``resume`` says nothing itself."""
+    own = {name: part for name, part in signature(resume).parameters.items() if part.kind != Parameter.VAR_KEYWORD}
+    taken = {name: part for name, part in signature(sweep).parameters.items() if name not in {*own, *OF_A_BEGINNING}}
+    return Signature([*own.values(), *taken.values()])
+
+
+vars(resume)["__signature__"] = _signature()

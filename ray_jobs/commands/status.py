@@ -70,9 +70,12 @@ def _next_step(overview: "Overview", storage: str) -> str:
     if overview.driver is not None:
         who = overview.driver
         return f"{who.user} drives it on {who.host}, pid {who.pid}, since {who.since}."
-    command = f"par resume {overview.name} --storage {public(storage)}"
+    sweep = f"{overview.name} --storage {public(storage)}"
     given_up = Counter(fate.kind for config in overview.state.configs for fate in fates(config))
     if not given_up:
-        return f"Nobody drives it: go on with {command}"
+        return f"Nobody drives it: go on with par resume {sweep}"
     counted = ", ".join(f"{kind} {count}" for kind, count in given_up.items())
-    return f"Nobody drives it: go on with {command}; with --failed also with the seeds that were given up ({counted})"
+    return (
+        f"Nobody drives it: go on with par resume {sweep}; those that were given up ({counted}) start again with "
+        f"par resume {sweep} --failed"
+    )

@@ -240,7 +240,7 @@ class Driver:
             self._warn(f"{count} seeds are given up. {fate}")
         if given_up:
             self._warn(f"Once that is put right: par resume {name} --failed")
-        self._warn(f"Some seeds of {name} have no result yet: go on with --resume {name}")
+        self._warn(f"Some seeds of {name} have no result yet: go on with par resume {name}")
 
     def _warn(self, line: str) -> None:
         _warn(self.console, line)

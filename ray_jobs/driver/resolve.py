@@ -16,6 +16,8 @@ from par.space.space import Space, load_space
 from ray_jobs import REPOSITORY
 from ray_jobs.console import out
 
+HIDDEN = "***"
+"""What is kept in the place of a secret."""
 RESERVED = ("mlflow.db", "artifacts")
 """Names that MLflow's files have in a storage."""
 MAY_GROW = {"backbones", "configurations", "seeds", "confirm", "fresh_seeds"}
@@ -62,9 +64,22 @@ def require_mlflow(storage: str, tracking_uri: str | None) -> None:
 
 
 def without_password(computing: Computing) -> Computing:
-    """What may be kept: of a tracking URI with a user, a password or a query only the rest."""
-    uri = computing.tracking_uri
-    return computing if uri is None else replace(computing, tracking_uri=public(uri).partition("?")[0])
+    """What may be kept: of a tracking URI with a user, a password or a query the rest, and that there was more."""
+    if (uri := computing.tracking_uri) is None:
+        return computing
+    shown, query, _ = public(uri).partition("?")
+    if shown != uri.partition("?")[0]:
+        shown = shown.replace("://", f"://{HIDDEN}@", 1)
+    return replace(computing, tracking_uri=f"{shown}?{HIDDEN}" if query else shown)
+
+
+def require_secret(tracking_uri: str | None) -> None:
+    """Raise ConfigError for a kept address of MLflow whose secret was not kept, and is not given."""
+    if tracking_uri is not None and HIDDEN in tracking_uri:
+        raise ConfigError(
+            f"the sweep logs to {tracking_uri}, and what {HIDDEN} stands for is not kept: give --tracking-uri, or set "
+            "MLFLOW_TRACKING_URI"
+        )
 
 
 def _folder(storage: str) -> str:
@@ -84,7 +99,7 @@ def new_sweep(space: Path | None, name: str | None, storage: str, totals: Totals
         raise ConfigError(f"sweep {wanted}: MLflow's files have that name, give another --name")
     if not dry_run and wanted in sweeps(storage):
         place = public(storage)
-        raise ConfigError(f"sweep {wanted} exists in {place}: go on with --resume {wanted}, or give another --name")
+        raise ConfigError(f"sweep {wanted} exists in {place}: go on with par resume {wanted}, or give another --name")
     return chosen
 
 

@@ -6,7 +6,7 @@ from par.errors import ConfigError
 from par.ledger.ledger import Ledger
 from par.ledger.records import Computing
 from ray_jobs.driver.drive import Options
-from ray_jobs.driver.resolve import require_mlflow, without_password
+from ray_jobs.driver.resolve import require_mlflow, require_secret, without_password
 
 
 def test_what_is_said_now_counts_and_else_what_was_said_before(tmp_path):
@@ -33,8 +33,8 @@ def test_a_cluster_whose_gpus_come_later_still_gets_gpu_trials(tmp_path):
 @pytest.mark.parametrize(
     ("uri", "kept"),
     [
-        ("http://user:secret@host:5000", "http://host:5000"),
-        ("postgresql://host/db?user=a&password=secret", "postgresql://host/db"),
+        ("http://user:secret@host:5000", "http://***@host:5000"),
+        ("postgresql://host/db?user=a&password=secret", "postgresql://host/db?***"),
         ("sqlite:////data/mlflow.db", "sqlite:////data/mlflow.db"),
         (None, None),
     ],
@@ -42,6 +42,16 @@ def test_a_cluster_whose_gpus_come_later_still_gets_gpu_trials(tmp_path):
 def test_no_password_is_kept(uri, kept):
     """Of the address of an MLflow store the ledger has what is no secret."""
     assert without_password(Computing(tracking_uri=uri)).tracking_uri == kept
+
+
+def test_a_password_that_was_not_kept_is_asked_for():
+    """A resume does not go on without the secret that the sweep had; an address that had none is taken up as it is."""
+    kept = without_password(Computing(tracking_uri="http://user:secret@host:5000"))
+    with pytest.raises(ConfigError, match=r"\*\*\*@host:5000.*give --tracking-uri, or set MLFLOW_TRACKING_URI"):
+        require_secret(kept.tracking_uri)
+    require_secret(Computing(tracking_uri="http://user:other@host:5000").over(kept).tracking_uri)
+    require_secret("http://host:5000")
+    require_secret(None)
 
 
 def test_an_object_store_needs_mlflows_address_from_somewhere():

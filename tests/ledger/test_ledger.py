@@ -34,7 +34,7 @@ def test_a_local_folder_has_a_path_and_a_uri(tmp_path):
 def test_an_existing_sweep_is_resumed_not_created_again(storage):
     """Creating a sweep twice changes nothing and says how to go on, without the secret of the storage."""
     ledger = begun(storage)
-    with pytest.raises(LedgerError, match=r"smoke exists.*--resume smoke") as refused:
+    with pytest.raises(LedgerError, match=r"smoke exists.*par resume smoke") as refused:
         Ledger.create(storage, "smoke", {})
     assert public(storage) in str(refused.value)
     assert "SECRET" not in str(refused.value)

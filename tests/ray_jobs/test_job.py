@@ -58,7 +58,7 @@ def test_job_submit_exactly_as_typed(checkout, head):
     assert recorded != source_of(REPOSITORY)
     second = submit(checkout, head)
     assert second.returncode == 1
-    assert "--resume smoke" in second.stdout + second.stderr
+    assert "par resume smoke" in second.stdout + second.stderr
 
 
 def source_of(repository: Path) -> str:

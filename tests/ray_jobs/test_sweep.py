@@ -93,7 +93,7 @@ def test_existing_name_is_refused(finished):
     before = files(storage / "tiny", "**/*.json")
     code, output = sweep("--space", str(storage / "tiny.yaml"), "--storage", str(storage))
     assert code == 2
-    assert "--resume tiny" in output
+    assert "par resume tiny" in output
     assert "Traceback" not in output
     assert files(storage / "tiny", "**/*.json") == before
 
@@ -299,7 +299,7 @@ def test_a_stopped_sweep_saves_and_goes_on(tmp_path, number, code):
     process.send_signal(number)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == code, output
-    assert "go on with --resume tiny" in output
+    assert "go on with par resume tiny" in output
     lives = attempts(tmp_path, "tiny").values()
     assert {(attempt["failure"], attempt["message"]) for attempt in lives} == {("STOPPED", number.name)}
     assert "RUNNING" not in {run.info.status for run in runs(tmp_path)}

@@ -86,6 +86,14 @@ def test_one_sweep_seed_by_seed(ledger):
     assert f"go on with par resume demo --storage {ledger.storage}" in output
 
 
+def test_what_is_given_up_has_its_command(ledger):
+    """A seed that failed too often is counted by its kind, beside the whole command that starts it again."""
+    for _ in range(2):
+        fail(ledger, ids(ledger)[0], 0, "HANG")
+    output = par("status", "demo", "--storage", ledger.storage).output
+    assert f"(HANG 1) start again with par resume demo --storage {ledger.storage} --failed" in output
+
+
 def test_a_running_sweep_has_a_status(ledger):
     """While a driver lives, an attempt without an end runs; once the driver is gone it was killed (J7)."""
     first, _ = ids(ledger)
@@ -104,7 +112,7 @@ def test_a_complete_sweep_needs_nothing(ledger):
     everything_finished(ledger)
     output = par("status", "demo", "--storage", ledger.storage).output
     assert "Every seed has a result." in output
-    assert "--resume" not in output
+    assert "resume" not in output
 
 
 def test_a_damaged_sweep_hides_no_other(ledger):
