@@ -7,7 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.harness import Case, Target
-from par.ledger.ledger import ConfigRecord, Ledger, SeedResult, Verdict
+from par.ledger.ledger import Ledger
+from par.ledger.records import ConfigRecord, SeedResult, SweepRecord, Verdict
 from par.objects import encode
 from par.space.space import Space, parse_space
 from ray_jobs.driver.attempts import Attempts, now
@@ -58,7 +59,7 @@ def case() -> Case:
 
 def filled(storage: Path, space: Space, configurations: int) -> Ledger:
     """A sweep that is finished, written as fast as a disk takes it: no object is replaced, none is synchronised."""
-    ledger = Ledger.create(storage, "large", {"space": space.text})
+    ledger = Ledger.create(storage, "large", SweepRecord(space=space.text))
     for number in range(configurations):
         record = _proposal(space, number)
         folder = storage / "large" / "configs" / record.id

@@ -10,7 +10,8 @@ from ray.tune.search import Repeater
 from ray.tune.search.optuna import OptunaSearch
 
 from benchmarks.landscape import Landscape, Setting
-from par.ledger.records import ConfigState, SeedResult, SeedState
+from par.ledger.records import SeedResult
+from par.ledger.state import ConfigState, SeedState
 from par.race.racing import NewConfiguration, Race, RunSeed, next_run
 from par.race.selection import winners
 from par.race.verdicts import judge

@@ -7,7 +7,8 @@ from pathlib import Path
 import altair as alt
 
 from par.config.run import RunConfig
-from par.ledger.ledger import ACCURACY, ConfigRecord, Ledger, SeedFolder
+from par.ledger.ledger import ACCURACY, Ledger, SeedFolder
+from par.ledger.records import ConfigRecord, SweepRecord
 from par.report.plots import save_png
 from par.seed import run_seed
 
@@ -23,7 +24,7 @@ run = RunConfig.from_dotted(
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else "results/example")
 record = ConfigRecord.of(run, number=0, suggested={})
 there = (folder / "one-seed" / "sweep.json").exists()
-ledger = Ledger.open(folder, "one-seed") if there else Ledger.create(folder, "one-seed", {})
+ledger = Ledger.open(folder, "one-seed") if there else Ledger.create(folder, "one-seed", SweepRecord(space=""))
 ledger.add_config(record)
 seed = SeedFolder(ledger, record.id, run.seed)
 

@@ -6,6 +6,7 @@ import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import par
 import ray_jobs
@@ -29,7 +30,7 @@ def commit() -> str | None:
     return done.stdout.strip() or None
 
 
-def provenance() -> dict[str, object]:
+def provenance() -> dict[str, Any]:
     """Time, code and library versions."""
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -21,7 +21,8 @@ from par import metrics as m
 from par.config.keys import known_keys, new_name
 from par.config.run import RunConfig
 from par.errors import ConfigError, StoppedError
-from par.ledger.ledger import ConfigRecord, Ledger, SeedResult, sweeps
+from par.ledger.ledger import Ledger, sweeps
+from par.ledger.records import ConfigRecord, SeedResult
 from par.objects import public
 from par.space.space import Space, load_space, parse_space
 from par.space.variants import VARIANT

@@ -1,12 +1,12 @@
 """The ledger: the truth of a sweep as a tree of small JSON objects, each written whole. Loads without torch.
 
     <storage>/<sweep>/
-      sweep.json                                format, and what the sweep's creator recorded
-      computing.json                            how its seeds are computed, as the last driver was told: Computing
+      sweep.json                                SweepRecord
+      computing.json                            Computing, as the last driver was told
       lease-<n>.json                            who drives it, or drove it: see par.ledger.lease
-      wanted.json                               space and totals, where the sweep was made larger or ran out
+      wanted.json                               SweepTotals, where the sweep was made larger or ran out
       configs/<id>/config.json                  ConfigRecord
-      configs/<id>/seed-<n>/attempt-<k>.json    one life of the seed: begun, and ended unless it died without a word
+      configs/<id>/seed-<n>/attempt-<k>.json    Attempt: begun, and ended unless it died without a word
       configs/<id>/seed-<n>/result.json         SeedResult; exists exactly when the seed is done
       configs/<id>/seed-<n>/…parquet            accuracy by depth, training history: beside the result, before it
       configs/<id>/search-<n>.json              Verdict over the n seeds of a rung
@@ -17,51 +17,29 @@ search finds no more, computing.json when a person says otherwise. All else is f
 """
 
 import re
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from par.errors import LedgerError
 from par.ledger.records import (
+    FORMAT,
     Attempt,
     Computing,
     ConfigRecord,
-    ConfigState,
     Record,
     SeedResult,
-    SeedState,
-    SweepState,
+    SweepRecord,
+    SweepTotals,
     Verdict,
-    snapshot,
 )
+from par.ledger.state import ConfigState, SweepState, snapshot
 from par.objects import Objects, decode, encode, public
 
-__all__ = [
-    "ACCURACY",
-    "FORMAT",
-    "HALTING",
-    "HISTORY",
-    "TRACE",
-    "Attempt",
-    "ConfigRecord",
-    "ConfigState",
-    "Ledger",
-    "SeedFolder",
-    "SeedResult",
-    "SeedState",
-    "SweepState",
-    "Verdict",
-    "plain_name",
-    "sweeps",
-]
-
-FORMAT = 1
-"""Layout written here. A sweep with a higher number is refused."""
 READERS = 16
 """Objects read at once from an object store, where each read is a round trip; threads only delay a local disk."""
 
@@ -74,8 +52,10 @@ HALTING = "halting.parquet"
 HISTORY = "history.parquet"
 """Training records of one seed: step, and every train/ metric."""
 
-WANTED = "wanted.json"
+TOTALS = "wanted.json"
 COMPUTING = "computing.json"
+
+R = TypeVar("R", bound=Record)
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _SEED = re.compile(r"configs/[0-9a-f]{8}/seed-\d+")
@@ -97,20 +77,18 @@ class Ledger:
 
     storage: str
     name: str
-    sweep: Mapping[str, Any]
-    """The record of the sweep, with its ``format``."""
+    sweep: SweepRecord
     objects: Objects
 
     @classmethod
-    def create(cls, storage: str | Path, sweep: str, record: Mapping[str, Any]) -> Self:
+    def create(cls, storage: str | Path, sweep: str, record: SweepRecord) -> Self:
         """Begin a sweep. Raises LedgerError if it exists or its name is not a plain folder name."""
         objects = Objects.at(storage).below(plain_name("sweep", sweep))
-        data = encode("sweep.json", {**record, "format": FORMAT})
-        if not objects.create("sweep.json", data):
+        if not objects.create("sweep.json", encode("sweep.json", record.to_dict())):
             raise LedgerError(
                 f"sweep {sweep} exists in {public(storage)}: go on with `par resume {sweep}`, or name another"
             )
-        return cls(str(storage), sweep, decode("sweep.json", data), objects)
+        return cls(str(storage), sweep, record, objects)
 
     @classmethod
     def open(cls, storage: str | Path, sweep: str) -> Self:
@@ -123,30 +101,27 @@ class Ledger:
             raise LedgerError(f"no sweep {sweep} in {public(storage)}; sweeps there: {there}") from None
         if not isinstance(record.get("format"), int) or record["format"] > FORMAT:
             raise LedgerError(f"sweep {sweep} has format={record.get('format')}, known up to {FORMAT}: update par")
-        return cls(str(storage), sweep, record, objects)
-
-    def want(self, record: Mapping[str, Any]) -> None:
-        """Write what the sweep is to have in the end, where that is not what it began with."""
-        self.objects.put(WANTED, encode(WANTED, record))
-
-    def wanted(self) -> Mapping[str, Any]:
-        """What was last wanted; empty for a sweep that is as it began."""
         try:
-            return decode(WANTED, self.objects.get(WANTED))
-        except FileNotFoundError:
-            return {}
+            return cls(str(storage), sweep, SweepRecord.from_dict(record), objects)
+        except LedgerError as fault:
+            raise LedgerError(f"sweep.json of {sweep}: {fault}") from None
+
+    def write_totals(self, totals: SweepTotals) -> None:
+        """Write what the sweep is to have in the end, where that is not what it began with."""
+        self.objects.put(TOTALS, encode(TOTALS, totals.to_dict()))
+
+    def totals(self) -> SweepTotals:
+        """What the sweep is to have in the end; nothing is said for one that is as it began."""
+        return self._load_if_there(TOTALS, SweepTotals) or SweepTotals()
 
     def keep_computing(self, computing: Computing) -> None:
         """Write how seeds are computed from now on, where that differs from what is kept."""
         if computing != self.computing():
-            self.objects.put(COMPUTING, encode(COMPUTING, computing.given()))
+            self.objects.put(COMPUTING, encode(COMPUTING, computing.to_dict()))
 
     def computing(self) -> Computing:
         """How seeds are computed, as far as a person said so; nothing for a sweep that knows no such record."""
-        try:
-            return Computing.from_dict(decode(COMPUTING, self.objects.get(COMPUTING)))
-        except FileNotFoundError:
-            return Computing()
+        return self._load_if_there(COMPUTING, Computing) or Computing()
 
     def checkpoints(self, config: str, seed: int) -> Objects:
         """Where the checkpoints of a seed lie."""
@@ -156,26 +131,26 @@ class Ledger:
         """Write a proposal. Raises LedgerError if another one has its id: ask the search for a different one."""
         self._write_once(f"configs/{record.id}/config.json", record)
 
-    def begin_attempt(self, config: str, seed: int, record: Mapping[str, Any]) -> int:
-        """Write the start of a life of the seed and return its number, counted from 1."""
+    def begin_attempt(self, config: str, seed: int, attempt: Attempt) -> Attempt:
+        """Write the start of an attempt at the seed and return it with its number, counted from 1."""
         self._require(config)
-        number = 1 + self.last_attempt(config, seed)
-        path = f"{_seed(config, seed)}/attempt-{number}.json"
-        self.objects.put(path, encode(path, record))
-        return number
+        attempt = replace(attempt, number=1 + self.last_attempt(config, seed))
+        path = f"{_seed(config, seed)}/attempt-{attempt.number}.json"
+        self.objects.put(path, encode(path, attempt.to_dict()))
+        return attempt
 
     def last_attempt(self, config: str, seed: int) -> int:
         """Number of the seed's last attempt; 0 before the first."""
         names = self.files(config, seed)
         return max((int(m[1]) for name in names if (m := re.fullmatch(r"attempt-(\d+)\.json", name))), default=0)
 
-    def end_attempt(self, config: str, seed: int, attempt: int, record: Mapping[str, Any]) -> None:
-        """Add ``record``, which needs an ``end``, to the attempt. Raises LedgerError if it has ended otherwise."""
-        path = f"{_seed(config, seed)}/attempt-{attempt}.json"
-        if "end" not in record:
-            raise LedgerError(f"{path}: the record has no end; give the time at which the attempt ended")
+    def end_attempt(self, config: str, seed: int, attempt: Attempt) -> None:
+        """Add its end to an attempt, which needs one. Raises LedgerError if it has ended otherwise."""
+        path = f"{_seed(config, seed)}/attempt-{attempt.number}.json"
+        if not attempt.ended:
+            raise LedgerError(f"{path}: the attempt has no end; give the time at which it ended")
         begun = self._load(path)
-        data = encode(path, {**begun, **record})
+        data = encode(path, {**begun, **attempt.to_dict()})
         if "end" in begun and begun != decode(path, data):
             raise LedgerError(f"{path} ended at {begun['end']} already: begin another attempt")
         self.objects.put(path, data)
@@ -244,6 +219,12 @@ class Ledger:
             return decode(path, self.objects.get(path))
         except FileNotFoundError:
             raise LedgerError(f"{path} is missing in sweep {self.name}: restore it or remove its folder") from None
+
+    def _load_if_there(self, path: str, kind: type[R]) -> R | None:
+        try:
+            return kind.from_dict(decode(path, self.objects.get(path)))
+        except FileNotFoundError:
+            return None
 
     def _require(self, config: str) -> None:
         if not self.objects.exists(f"configs/{config}/config.json"):

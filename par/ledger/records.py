@@ -1,6 +1,6 @@
-"""What the ledger's objects hold, and the state of a sweep that is rebuilt from them."""
+"""What each of the ledger's objects holds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -9,9 +9,10 @@ from typing import Any, Literal, Self
 from par.config.keys import renamed, renamed_run
 from par.config.run import RunConfig
 from par.errors import LedgerError
-from par.space.stages import FRESH
 from par.space.variants import VARIANT
 
+FORMAT = 1
+"""Layout of a sweep written here. One with a higher number is refused."""
 Stage = Literal["search", "confirm"]
 
 
@@ -37,6 +38,55 @@ def _names(record: type[Record]) -> tuple[frozenset[str], tuple[str, ...]]:
     """The fields that have no default, and all fields."""
     needed = {f.name for f in fields(record) if f.default is MISSING and f.default_factory is MISSING}
     return frozenset(needed), tuple(f.name for f in fields(record))
+
+
+class SparseRecord(Record):
+    """A record that leaves out what is not known, None."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that are known by name, as written."""
+        return {name: value for name, value in super().to_dict().items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepRecord(SparseRecord):
+    """What a sweep began with."""
+
+    space: str
+    """Text of its search space; empty for seeds that belong to none."""
+    space_path: str = "space.yaml"
+    """How messages name the space's file."""
+    space_fingerprint: str | None = None
+    plan: str | None = None
+    """What it was to run and take, as shown when it began."""
+    warm_start: Mapping[str, Any] | None = None
+    """The sweep whose points its search began with, and these points."""
+    created: str | None = None
+    commit: str | None = None
+    source: str | None = None
+    """Hash of the code."""
+    python: str | None = None
+    libraries: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Versions by name."""
+    format: int = FORMAT
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepTotals(SparseRecord):
+    """What a sweep is to have in the end, where that is not what it began with (None)."""
+
+    space: str | None = None
+    """Text of its search space."""
+    configurations: int | None = None
+    seeds: tuple[int, ...] | None = None
+    """Of each rung."""
+    exhausted: Mapping[str, Sequence[int]] | None = None
+    """By backbone the fields of Exhausted: it has no further configurations."""
+
+    def __post_init__(self) -> None:
+        if self.seeds is not None:
+            rungs = (self.seeds,) if isinstance(self.seeds, int) else tuple(self.seeds)
+            object.__setattr__(self, "seeds", rungs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +166,7 @@ class Verdict(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Computing(Record):
+class Computing(SparseRecord):
     """How the seeds of a sweep are computed, which changes no result. None: nothing was said, the default holds."""
 
     cpus_per_worker: float | None = None
@@ -129,170 +179,68 @@ class Computing(Record):
     tracking_uri: str | None = None
     """Of MLflow, with *** in the place of a password."""
 
-    def given(self) -> dict[str, Any]:
-        """What was said, by field."""
-        return {name: value for name, value in self.to_dict().items() if value is not None}
-
     def over(self, before: Self) -> Self:
         """What is said here, and what was said before where nothing is."""
-        return replace(before, **self.given())
+        return replace(before, **self.to_dict())
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One life of a seed."""
+@dataclass(frozen=True, kw_only=True)
+class Attempt(SparseRecord):
+    """One try at a seed. While it has no end it runs, or has died without a word."""
 
-    number: int
-    record: Mapping[str, Any]
+    number: int = 0
+    """Counted from 1 for each seed; part of the object's name, not of what it holds."""
+    node: str | None = None
+    pid: int | None = None
+    log: str | None = None
+    """Where its process wrote, on its node."""
+    driver: str | None = None
+    """Owner of the lease under which it began."""
+    source: str | None = None
+    """Hash of the code that it runs."""
+    start: str | None = None
+    """ISO 8601, as all times here."""
+    devices: float | None = None
+    """GPUs, or workers without any."""
+    resumed_at: int = 0
+    """Step of the checkpoint that it began from."""
+    micro_batch: int | None = None
+    """Prompts of one pass of one worker."""
+    asked_for: bool = False
+    """Whether a person had the seed started again after it had been given up."""
+    end: str | None = None
+    saved_step: int = 0
+    """Step of the last checkpoint that it left; that of ``resumed_at`` while it runs."""
+    device_seconds: float = 0.0
+    """Seconds times devices; 0 until it has ended."""
+    failure: str | None = None
+    """A FailureKind; None while it runs, and if it ended with the seed's result."""
+    message: str | None = None
+    """What the failure said."""
+    traceback: str | None = None
+    next_micro_batch: int | None = None
+    """Prompts per pass that the next attempt is to try, as this one's did not fit into memory."""
+
+    @classmethod
+    def of(cls, number: int, values: Mapping[str, Any]) -> Self:
+        """Build from what was read under a number."""
+        return cls.from_dict({"saved_step": values.get("resumed_at", 0), **values, "number": number})
 
     @property
     def ended(self) -> bool:
         """False while it runs, and until somebody writes its end if it died without a word."""
-        return "end" in self.record
+        return self.end is not None
 
-    @property
-    def failure(self) -> str | None:
-        """A FailureKind; None while it runs, and if it ended with the seed's result."""
-        return self.record.get("failure")
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is known, as written: before the end nothing of it, and never the number."""
+        hidden = ("number",) if self.ended else ("number", "saved_step", "device_seconds")
+        return {name: value for name, value in super().to_dict().items() if name not in hidden and value is not False}
 
-    @property
-    def resumed_at(self) -> int:
-        """Step of the checkpoint that it began from."""
-        return self.record.get("resumed_at", 0)
-
-    @property
-    def saved_step(self) -> int:
-        """Step of the last checkpoint that it left."""
-        return self.record.get("saved_step", self.resumed_at)
-
-    @property
-    def device_seconds(self) -> float:
-        """Seconds times devices (GPUs, or workers without any); 0 until it has ended."""
-        return self.record.get("device_seconds", 0.0)
-
-    @property
-    def asked_for(self) -> bool:
-        """Whether a person had the seed started again after it had been given up."""
-        return self.record.get("asked_for", False)
-
-
-@dataclass(frozen=True, slots=True)
-class SeedState:
-    """A seed that has begun."""
-
-    attempts: tuple[Attempt, ...]
-    """In order of number."""
-    result: SeedResult | None
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigState:
-    """A configuration, its seeds by number, and what they were judged to be worth."""
-
-    record: ConfigRecord
-    seeds: Mapping[int, SeedState]
-    verdicts: tuple[Verdict, ...] = ()
-    """Of every stage, by number of seeds: one for each rung that was completed, and the confirmation."""
-
-    @property
-    def id(self) -> str:
-        """First 8 hex digits of the fingerprint."""
-        return self.record.id
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """What the search was last told, over the most seeds; None before the first rung is complete."""
-        return next((verdict for verdict in reversed(self.verdicts) if verdict.stage == "search"), None)
-
-    @property
-    def confirmation(self) -> Verdict | None:
-        """What its fresh seeds say; None before all of them have a result."""
-        return next((verdict for verdict in reversed(self.verdicts) if verdict.stage == "confirm"), None)
-
-    @property
-    def results(self) -> dict[int, SeedResult]:
-        """Results of the seeds that are done, by seed."""
-        return {seed: state.result for seed, state in self.seeds.items() if state.result is not None}
-
-    def judged(self, verdict: Verdict) -> Self:
-        """The configuration with one more verdict."""
-        return replace(self, verdicts=tuple(sorted((*self.verdicts, verdict), key=_seeds_of)))
-
-    def attempts(self, seed: int) -> tuple[Attempt, ...]:
-        """The lives of a seed so far, in order; none if it has not begun."""
-        return self.seeds[seed].attempts if seed in self.seeds else ()
-
-    def device_hours(self, seed: int) -> float:
-        """What all attempts of a seed took that have ended: hours times devices (GPUs, or workers without any)."""
-        return sum(life.device_seconds for life in self.attempts(seed)) / 3600
-
-    def stage(self, seed: int) -> Stage:
-        """Which stage a seed that has begun belongs to: the first seed of a search begins before any fresh one."""
-        return "search" if seed < min(self.seeds, default=seed) + FRESH else "confirm"
-
-
-@dataclass(frozen=True, slots=True)
-class SweepState:
-    """The sweep at the time of reading. Configurations are in order of their number."""
-
-    sweep: Mapping[str, Any]
-    configs: tuple[ConfigState, ...]
-
-
-_RECORDS = {"config": ConfigRecord, "result": SeedResult, "search": Verdict, "confirm": Verdict}
-"""What an object holds, by the first word of its name."""
-
-
-def snapshot(sweep: Mapping[str, Any], objects: Mapping[str, Mapping[str, Any]]) -> SweepState:
-    """Build the state of a sweep from its objects by path, in whatever order they come.
-
-    Raises LedgerError that names an object which lacks a field.
-    """
-    tree: dict[str, dict[str, Any]] = {}
-    for path, values in objects.items():
-        _, config, *folders, name = path.split("/")
-        node = tree.setdefault(config, {})
-        for folder in folders:
-            node = node.setdefault(folder, {})
-        node[name] = _parse(path, name, values)
-    configs = sorted(map(_config_state, tree.values()), key=lambda config: (config.record.number, config.id))
-    return SweepState(sweep, tuple(configs))
-
-
-def _parse(path: str, name: str, values: Mapping[str, Any]) -> Record | Attempt:
-    word, _, number = name.removesuffix(".json").partition("-")
-    if word == "attempt":
-        return Attempt(int(number), values)
-    try:
-        return _RECORDS[word].from_dict(values)
-    except LedgerError as fault:
-        raise LedgerError(f"{path}: {fault}") from None
-
-
-def _config_state(folder: Mapping[str, Any]) -> ConfigState:
-    seeds = {int(name.removeprefix("seed-")): sub for name, sub in folder.items() if name.startswith("seed-")}
-    verdicts = [record for record in folder.values() if isinstance(record, Verdict)]
-    return ConfigState(
-        record=folder["config.json"],
-        seeds={seed: _seed_state(seeds[seed]) for seed in sorted(seeds)},
-        verdicts=tuple(sorted(verdicts, key=_seeds_of)),
-    )
-
-
-def _seeds_of(verdict: Verdict) -> int:
-    return len(verdict.seeds)
-
-
-def _seed_state(folder: Mapping[str, Any]) -> SeedState:
-    attempts = [record for record in folder.values() if isinstance(record, Attempt)]
-    return SeedState(tuple(sorted(attempts, key=lambda attempt: attempt.number)), folder.get("result.json"))
-
-
-def ended_record(begun: Mapping[str, Any], *, end: str, saved_step: int) -> dict[str, Any]:
-    """What every end of an attempt says: when, how far it came, and the device-seconds that it took."""
-    start = datetime.fromisoformat(begun.get("start", end))
-    seconds = max(0.0, (datetime.fromisoformat(end) - start).total_seconds())
-    return {"end": end, "saved_step": saved_step, "device_seconds": seconds * begun.get("devices", 0)}
+    def ended_at(self, end: str, *, saved_step: int) -> Self:
+        """The attempt with its end, how far it came, and the device-seconds that it took."""
+        seconds = (datetime.fromisoformat(end) - datetime.fromisoformat(self.start or end)).total_seconds()
+        taken = max(0.0, seconds) * (self.devices or 0)
+        return replace(self, end=end, saved_step=saved_step, device_seconds=taken)
 
 
 def now() -> str:

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from par.ledger.records import ConfigState, Stage
+from par.ledger.records import Stage
+from par.ledger.state import ConfigState
 from par.space.stages import Stages
 from par.statistics.scores import lower_bound
 
@@ -43,7 +44,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Every wanted seed has a result and nothing is running."""
+    """Every seed that the race has come to has a result and nothing is running."""
 
 
 class Race:
@@ -61,7 +62,7 @@ class Race:
         self.finalists: set[str] = set()
         """Configurations whose confirmation has begun."""
         self.missing: dict[str, tuple[int, ...]] = {}
-        """Wanted seeds without a result, of the configurations that have such seeds."""
+        """Seeds of theirs without a result, of the configurations that have such seeds."""
         self.known = Counter[str]()
         """Configurations of each backbone."""
         self._bounds: dict[tuple[str, int], float] = {}
@@ -85,7 +86,7 @@ class Race:
             self.levels[config] = max(self.levels[config], self.stages.level([seed]))
         self._note_missing(self.configs[config])
 
-    def wanted(self, config: str) -> tuple[int, ...]:
+    def seeds_of(self, config: str) -> tuple[int, ...]:
         """The seeds that a configuration is to have, as far as it has come."""
         fresh = self.stages.fresh_seeds if config in self.finalists else ()
         return (*self.stages.rung(self.levels[config]), *fresh)
@@ -150,7 +151,7 @@ class Race:
 
     def _note_missing(self, config: ConfigState) -> None:
         results = config.results
-        if missing := tuple(seed for seed in self.wanted(config.id) if seed not in results):
+        if missing := tuple(seed for seed in self.seeds_of(config.id) if seed not in results):
             self.missing[config.id] = missing
         else:
             self.missing.pop(config.id, None)

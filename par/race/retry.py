@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from par.config.run import RunConfig
 from par.errors import FROM_OUTSIDE, FailureKind
-from par.ledger.records import Attempt, ConfigState
+from par.ledger.records import Attempt
+from par.ledger.state import ConfigState
 
 BUDGETS = {FailureKind.WORKER_DIED: 2, FailureKind.HANG: 1}
 """How often a seed is started again from the same step after a failure that may pass; others do not."""
@@ -55,8 +56,8 @@ def decide(attempts: Sequence[Attempt]) -> StartAgain | GiveUp:
     if not attempts or attempts[-1].failure is None:
         return StartAgain("not finished" if attempts else "not begun")
     last = attempts[-1]
-    if "next_micro_batch" in last.record:
-        return StartAgain(f"{last.failure}: with {last.record['next_micro_batch']} prompts per pass")
+    if last.next_micro_batch is not None:
+        return StartAgain(f"{last.failure}: with {last.next_micro_batch} prompts per pass")
     kind = FailureKind(last.failure)
     if kind in FROM_OUTSIDE:
         return StartAgain(f"{kind}: uses up no budget")
@@ -71,8 +72,7 @@ def decide(attempts: Sequence[Attempt]) -> StartAgain | GiveUp:
 
 
 def _where(attempt: Attempt) -> str:
-    log = attempt.record.get("log")
-    return f"; log {log} on {attempt.record.get('node')}" if log else ""
+    return f"; log {attempt.log} on {attempt.node}" if attempt.log else ""
 
 
 def fates(config: ConfigState) -> list[GiveUp]:
@@ -102,4 +102,4 @@ def smaller_pass(run: RunConfig) -> int | None:
 
 def learnt_pass(attempts: Sequence[Attempt]) -> int | None:
     """The prompts per pass that earlier attempts came down to; None if none of them ran out of memory."""
-    return min((one.record["next_micro_batch"] for one in attempts if "next_micro_batch" in one.record), default=None)
+    return min((one.next_micro_batch for one in attempts if one.next_micro_batch is not None), default=None)

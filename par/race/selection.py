@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from par.ledger.records import ConfigState
+from par.ledger.state import ConfigState
 from par.race.racing import Race
 from par.statistics.selection import selected
 

@@ -4,7 +4,8 @@ from collections import Counter
 from enum import StrEnum
 
 from par.errors import FROM_OUTSIDE
-from par.ledger.records import ConfigState, SeedState, SweepState
+from par.ledger.records import Attempt
+from par.ledger.state import ConfigState, SeedState, SweepState
 from par.race.racing import Finished, Race, next_run
 from par.space.space import Space
 
@@ -32,7 +33,7 @@ def seed_status(config: ConfigState, seed: int, *, driven: bool) -> Status:
         return Status.WAITING
     if not state.attempts[-1].ended:
         return Status.RUNNING if driven else Status.KILLED
-    failure = state.attempts[-1].record.get("failure")
+    failure = state.attempts[-1].failure
     return Status.KILLED if failure is None or failure in FROM_OUTSIDE else Status.FAILED
 
 
@@ -41,8 +42,8 @@ def last_word(config: ConfigState, seed: int) -> tuple[str, str]:
     state = config.seeds.get(seed, SeedState((), None))
     if state.result is not None:
         return state.result.failure or "", state.result.message
-    record = state.attempts[-1].record if state.attempts else {}
-    return record.get("failure", ""), record.get("message", "")
+    last = state.attempts[-1] if state.attempts else Attempt()
+    return last.failure or "", last.message or ""
 
 
 def status_counts(state: SweepState, space: Space, *, driven: bool) -> Counter[Status]:
@@ -52,14 +53,14 @@ def status_counts(state: SweepState, space: Space, *, driven: bool) -> Counter[S
     """
     race = Race(space.stages, space.score, state.configs)
     found = Counter(
-        seed_status(config, seed, driven=driven) for config in state.configs for seed in race.wanted(config.id)
+        seed_status(config, seed, driven=driven) for config in state.configs for seed in race.seeds_of(config.id)
     )
     found[Status.WAITING] += unproposed(state, space) * space.stages.rungs[0]
     return found
 
 
 def unproposed(state: SweepState, space: Space) -> int:
-    """Configurations that are wanted and not proposed yet."""
+    """Configurations that the sweep is to have and that are not proposed yet."""
     return max(0, space.total - len(state.configs))
 
 

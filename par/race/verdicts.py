@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from par import metrics as m
-from par.ledger.records import ConfigState, SeedResult, Stage, SweepState, Verdict
+from par.ledger.records import SeedResult, Stage, Verdict
+from par.ledger.state import ConfigState, SweepState
 from par.race.racing import Race
 from par.space.space import Space
 from par.statistics.location import summary

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from par.ledger.records import ConfigState, SweepState
+from par.ledger.state import ConfigState, SweepState
 from par.race.racing import Race
 from par.race.status import last_word, seed_status
 from par.space.domains import Choice, Domain, FloatRange, IntRange
@@ -88,7 +88,7 @@ def _cell(value: Any, column: pa.DataType) -> Any:
 
 def _rows(config: ConfigState, race: Race, *, driven: bool) -> Iterator[dict[str, Any]]:
     """What is known of each seed that the configuration has or is to have."""
-    for seed in sorted({*race.wanted(config.id), *config.seeds}):
+    for seed in sorted({*race.seeds_of(config.id), *config.seeds}):
         result = config.results.get(seed)
         yield {
             "backbone": config.record.backbone,

@@ -1,7 +1,8 @@
 """What a sweep, a configuration and a seed are, in a few lines of Markdown; the same ledger gives the same text."""
 
 from par import metrics as m
-from par.ledger.records import ConfigState, SweepState, Verdict
+from par.ledger.records import Verdict
+from par.ledger.state import ConfigState, SweepState
 from par.race.status import last_word
 from par.report.table import counted, rank, shown
 

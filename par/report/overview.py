@@ -13,7 +13,7 @@ from rich.text import Text
 from par.ledger.current_space import current_space
 from par.ledger.lease import LeaseRecord, holder
 from par.ledger.ledger import Ledger
-from par.ledger.records import ConfigState, SweepState
+from par.ledger.state import ConfigState, SweepState
 from par.race.status import Status, last_word, seed_status, status_counts, unproposed
 from par.race.verdicts import as_judged
 from par.report.table import shown
@@ -47,11 +47,9 @@ class Overview:
 
     def activity(self) -> datetime | None:
         """When an attempt last began or ended, or its driver gave a sign of life; or else the sweep was created."""
-        attempts = (
-            one.record for config in self.state.configs for seed in config.seeds for one in config.attempts(seed)
-        )
-        times = [time for one in attempts for time in (one.get("start"), one.get("end"))]
-        times += [self.driver.renewed if self.driver else None, self.state.sweep.get("created")]
+        attempts = (one for config in self.state.configs for seed in config.seeds for one in config.attempts(seed))
+        times = [time for one in attempts for time in (one.start, one.end)]
+        times += [self.driver.renewed if self.driver else None, self.state.sweep.created]
         return max((datetime.fromisoformat(time) for time in times if time), default=None)
 
 
@@ -118,9 +116,9 @@ def _cell(overview: Overview, config: ConfigState, seed: int) -> Text:
     times = f" ×{len(attempts)}" if len(attempts) > 1 else ""
     if stands is Status.DONE:
         return Text(shown(config.results[seed]) + times)
-    text, record = last_word(config, seed)[0] or stands.value, attempts[-1].record if attempts else {}
-    if stands is Status.RUNNING and "start" in record:
-        text = f"running {age(overview.now, datetime.fromisoformat(record['start']))}"
+    text = last_word(config, seed)[0] or stands.value
+    if stands is Status.RUNNING and attempts and (start := attempts[-1].start):
+        text = f"running {age(overview.now, datetime.fromisoformat(start))}"
     return Text(text + times, style=_STYLES[stands])
 
 

@@ -8,7 +8,7 @@ import altair as alt
 import vl_convert
 
 from par.ledger.ledger import Ledger
-from par.ledger.records import ConfigState
+from par.ledger.state import ConfigState
 from par.report.page.blocks import Drawn
 from par.report.page.charts import GREY, line_at
 from par.report.page.curves import accuracy_axes

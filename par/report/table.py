@@ -3,7 +3,8 @@
 from rich.table import Table
 
 from par import metrics as m
-from par.ledger.records import ConfigState, SeedResult, Stage, SweepState, Verdict
+from par.ledger.records import SeedResult, Stage, Verdict
+from par.ledger.state import ConfigState, SweepState
 from par.race.racing import Race
 from par.space.space import Space
 from par.statistics.location import summary
@@ -23,7 +24,7 @@ def results_table(state: SweepState, space: Space) -> Table:
         left, wraps = name in LEFT, name in ("configuration", "G per seed", "score")
         table.add_column(name, justify="left" if left else "right", no_wrap=not wraps, overflow="fold")
     for config in sorted(state.configs, key=rank):
-        row = _row(config, len(race.wanted(config.id)), narrow=confirming)
+        row = _row(config, len(race.seeds_of(config.id)), narrow=confirming)
         table.add_row(*row, *([_score(config.confirmation, "-")] if confirming else []))
     table.caption = (
         "+ marks a G that is a lower bound: accuracy never fell below 50 % on the grid. Success rates carry exact 95 % "

@@ -10,7 +10,8 @@ from par.config.run import RunConfig
 from par.cost.flops import step_flops
 from par.errors import DivergedError, PassTooLargeError, StoppedError
 from par.evaluation.tally import COUNTS
-from par.ledger.ledger import HISTORY, SeedFolder, SeedResult
+from par.ledger.ledger import HISTORY, SeedFolder
+from par.ledger.records import SeedResult
 from par.objects import Objects
 from par.seed.evaluate import Report, accuracy_on_the_way, diverged_metrics, outcome, to_parquet
 from par.tasks.groups import parse_task

@@ -85,7 +85,7 @@ def best(commits: Sequence[Commit]) -> Commit:
     return max(commits, key=lambda commit: (-1.0 if commit.accuracy is None else commit.accuracy, commit.step))
 
 
-def wanted(commits: Sequence[Commit], *, done: bool) -> list[Commit]:
+def to_keep(commits: Sequence[Commit], *, done: bool) -> list[Commit]:
     """What is to stay: the last one whole, and the weights of the best; of a seed that is done weights alone."""
     if not commits:
         return []
@@ -101,13 +101,13 @@ def surplus(files: Collection[str], kept: Sequence[Commit]) -> list[str]:
 
 
 def tidy(folder: Objects, *, done: bool = False) -> None:
-    """Delete what is not wanted. Killed at any moment, it leaves the wanted checkpoints valid.
+    """Delete what is not to stay. Killed at any moment, it leaves the checkpoints valid that are.
 
     What was never committed goes first: it makes room for the rest.
     """
     commits = committed(folder)
     _delete(folder, commits)
-    kept = wanted(commits, done=done)
+    kept = to_keep(commits, done=done)
     for commit in kept:
         if commit not in commits:
             commit.write(folder)

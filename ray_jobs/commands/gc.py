@@ -12,7 +12,7 @@ from rich.table import Table
 from par.ledger.lease import hold
 from par.ledger.ledger import Ledger
 from par.objects import Objects
-from par.training.commits import STATE, committed, surplus, tidy, wanted
+from par.training.commits import STATE, committed, surplus, tidy, to_keep
 from ray_jobs import options as o
 from ray_jobs.console import bytes_text, out, refusing
 from ray_jobs.driver.resolve import default_storage
@@ -83,7 +83,7 @@ def _of_seeds(seeds: list[Seed]) -> Iterator[Garbage]:
     for folder, done in seeds:
         files, commits = folder.sizes(), committed(folder)
         partial = set(surplus(files, commits))
-        for path in surplus(files, wanted(commits, done=done)):
+        for path in surplus(files, to_keep(commits, done=done)):
             kind = FINISHED if done and path.split("/")[1] == STATE else REPLACED
             yield Garbage(PARTIAL if path in partial else kind, path, files[path])
 

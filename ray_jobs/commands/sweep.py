@@ -83,7 +83,7 @@ def sweep(
         require_secret(computing.tracking_uri)
         options = Options(
             address=address, storage=home, kinds=chosen_kinds, device_hours=device_hours, break_lease=break_lease,
-            kept=without_password(computing), **computing.given(),
+            kept=without_password(computing), **computing.to_dict(),
         )  # fmt: skip
         if dry_run:
             show_plan(chosen, ledger, options, out)

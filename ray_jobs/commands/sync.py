@@ -10,7 +10,8 @@ from ray_jobs.console import out, refusing
 from ray_jobs.driver.resolve import storage_of
 
 if TYPE_CHECKING:
-    from par.ledger.ledger import Ledger, SweepState
+    from par.ledger.ledger import Ledger
+    from par.ledger.state import SweepState
     from par.space.space import Space
     from ray_jobs.mlflow_runs.projection import Projection
 

@@ -1,12 +1,13 @@
-"""The lives of a sweep's seeds under one driver: how each attempt ended, and what follows."""
+"""The attempts at a sweep's seeds under one driver: how each attempt ended, and what follows."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from par.errors import DiskFullError, FailureKind
 from par.ledger.ledger import Ledger
-from par.ledger.records import Attempt, ConfigState, SeedState, SweepState, ended_record, now
+from par.ledger.records import Attempt, now
+from par.ledger.state import ConfigState, SeedState, SweepState
 from par.race.racing import Run
 from par.race.retry import ADVICE, GiveUp, StartAgain, decide
 from par.training.checkpoint import committed_step
@@ -40,7 +41,7 @@ class Attempts:
         for config, seed, lived in _unfinished(state):
             if lived.attempts and not lived.attempts[-1].ended:
                 last = lived.attempts[-1]
-                ended = max(end, last.record.get("start", end))
+                ended = max(end, last.start or end)
                 with suppress(DiskFullError):  # the next driver does it
                     self._end(config.id, seed, last, FailureKind.STOPPED, "its driver ended", ended)
         return self.ledger.read()
@@ -78,8 +79,8 @@ class Attempts:
         """
         attempts = self.ledger.read_config(config).attempts(seed)
         if len(attempts) == known:
-            begun = {"start": now(), "resumed_at": self.saved_step(config, seed)}
-            attempts = (*attempts, Attempt(self.ledger.begin_attempt(config, seed, begun), begun))
+            begun = Attempt(start=now(), resumed_at=self.saved_step(config, seed))
+            attempts = (*attempts, self.ledger.begin_attempt(config, seed, begun))
         if not attempts[-1].ended:
             kind = FailureKind.HANG if hung(self.ledger, config, seed, attempts[-1].number) else kind_of(fault)
             self._end(config, seed, attempts[-1], kind, str(fault), now())
@@ -89,8 +90,8 @@ class Attempts:
         self.device_seconds += sum(attempt.device_seconds for attempt in attempts)
 
     def _end(self, config: str, seed: int, attempt: Attempt, kind: FailureKind, message: str, end: str) -> None:
-        record = ended_record(attempt.record, end=end, saved_step=self.saved_step(config, seed))
-        self.ledger.end_attempt(config, seed, attempt.number, record | {"failure": kind, "message": message})
+        failed = replace(attempt, failure=kind, message=message)
+        self.ledger.end_attempt(config, seed, failed.ended_at(end, saved_step=self.saved_step(config, seed)))
 
 
 def _seeds(state: SweepState) -> Iterator[SeedState]:

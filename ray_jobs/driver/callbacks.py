@@ -10,8 +10,8 @@ from ray.tune.experiment import Trial
 from rich.console import Console
 
 from par import metrics as m
-from par.ledger.ledger import ConfigRecord, Ledger
-from par.ledger.records import Attempt
+from par.ledger.ledger import Ledger
+from par.ledger.records import Attempt, ConfigRecord
 from par.race.retry import GiveUp, StartAgain
 from ray_jobs.console import PRINT_EVERY_S
 from ray_jobs.driver.stopping import NotPickled
@@ -102,9 +102,9 @@ class Progress(NotPickled, Callback):
 
 def _said(attempts: Sequence[Attempt], fault: BaseException) -> str:
     """Kind and last line of a failure, as the last attempt has them, or else as the cluster says."""
-    last = attempts[-1].record if attempts else {}
-    lines = str(last.get("message", fault)).strip().splitlines()
-    return f"{last.get('failure', kind_of(fault))}: {lines[-1] if lines else 'without a word'}"
+    last = attempts[-1] if attempts else Attempt()
+    lines = (str(fault) if last.message is None else last.message).strip().splitlines()
+    return f"{last.failure or kind_of(fault)}: {lines[-1] if lines else 'without a word'}"
 
 
 def _error(trial: Trial) -> BaseException:

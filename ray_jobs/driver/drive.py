@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,7 +19,8 @@ from rich.console import Console
 from par.errors import ConfigError, FailureKind, ParError
 from par.ledger.lease import Lease, break_lease, hold, holder, require_free
 from par.ledger.ledger import Ledger
-from par.ledger.records import Computing, ConfigRecord, SweepState, now
+from par.ledger.records import Computing, ConfigRecord, now
+from par.ledger.state import ConfigState, SweepState
 from par.race.racing import Race
 from par.race.selection import winners
 from par.report.overview import Overview
@@ -76,12 +77,14 @@ class Options:
 
 def show_plan(space: Space, ledger: Ledger | None, options: Options, console: Console) -> None:
     """Print what would run."""
-    state = ledger.read() if ledger else SweepState({}, ())
+    known = ledger.read().configs if ledger else ()
     with connected(options.address) as resources:
-        console.print(plan_table(space, plans(space, state, options, resources)))
+        console.print(plan_table(space, plans(space, known, options, resources)))
 
 
-def plans(space: Space, state: SweepState, options: Options, resources: Mapping[str, float]) -> list[BackbonePlan]:
+def plans(
+    space: Space, known: Sequence[ConfigState], options: Options, resources: Mapping[str, float]
+) -> list[BackbonePlan]:
     """The plan of every backbone. Raises ConfigError if a trial does not fit the cluster or its devices."""
     found: list[BackbonePlan] = []
     for backbone, configurations in space.shares().items():
@@ -97,7 +100,7 @@ def plans(space: Space, state: SweepState, options: Options, resources: Mapping[
                 backbone=backbone,
                 configurations=configurations,
                 fewest=space.stages.fewest(configurations),
-                most=max(space.stages.most(configurations), done := seeds_done(state, backbone)),
+                most=max(space.stages.most(configurations), done := seeds_done(known, backbone)),
                 done=done,
                 demand=needs,
                 concurrency=options.max_concurrent or fitting or 1,
@@ -110,7 +113,7 @@ def plans(space: Space, state: SweepState, options: Options, resources: Mapping[
 def drive(
     space: Space, ledger: Ledger | None, begin: Callable[[str], Ledger], options: Options, console: Console
 ) -> int:
-    """Run what is left of the sweep and show the results; the exit code is 0 when every wanted seed has one.
+    """Run what is left of the sweep and show the results; the exit code is 0 when every seed has one.
 
     A new sweep (``ledger`` None) is begun, with the text of its plan, once that is known to fit the cluster. One that
     another driver holds is refused before anything else.
@@ -120,7 +123,7 @@ def drive(
     for name in ("ray.tune", "ray.train", "ray.data"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with connected(options.address) as resources:
-        todo = plans(space, ledger.read() if ledger else SweepState({}, ()), options, resources)
+        todo = plans(space, ledger.read().configs if ledger else (), options, resources)
         plan = plan_table(space, todo)
         console.print(plan)
         store = open_store(options.tracking_uri or default_uri(options.storage))
@@ -153,7 +156,7 @@ class Driver:
         self.search = LedgerSearch(attempts, space, self.spec, state.configs)
 
     def run(self, todo: list[BackbonePlan]) -> int:
-        """Run what is left and show the results; 0 when every wanted seed has one."""
+        """Run what is left and show the results; 0 when every seed has one."""
         done, self.total = sum(plan.done for plan in todo), sum(plan.most for plan in todo)
         self._look()
         if self.stopping.reason is not None:

@@ -5,6 +5,7 @@ import socket
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -17,8 +18,8 @@ from par.config.run import RunConfig
 from par.errors import FailureKind, ParError, StoppedError, SupersededError
 from par.ledger.current_space import current_space
 from par.ledger.lease import Lease, hold
-from par.ledger.ledger import Ledger, SeedFolder, SeedResult
-from par.ledger.records import ConfigRecord, ended_record, now
+from par.ledger.ledger import Ledger, SeedFolder
+from par.ledger.records import Attempt, ConfigRecord, SeedResult, now
 from par.race.status import is_complete
 from par.race.verdicts import as_judged
 from par.seed import run_seed
@@ -89,22 +90,20 @@ def _attempt(
             raise SupersededError(f"{lease.lost}: nothing more is written")
 
     ledger, config, source = folder.ledger, folder.config, source_hash()
-    began = {
-        "node": socket.gethostname(), "pid": os.getpid(), "driver": lease.record.owner, "source": source,
-        "start": now(), "devices": 1, "resumed_at": committed_step(folder.checkpoints),
-        "micro_batch": run.prompts_per_pass,
-    }  # fmt: skip
+    began = Attempt(
+        node=socket.gethostname(), pid=os.getpid(), driver=lease.record.owner, source=source, start=now(), devices=1,
+        resumed_at=committed_step(folder.checkpoints), micro_batch=run.prompts_per_pass,
+    )  # fmt: skip
     attempt = ledger.begin_attempt(config, folder.seed, began)
-    end: dict[str, Any] = {}
     try:
         return run_seed(run, folder, report=report, should_stop=should_stop, check_owner=check_owner, source=source)
     except Exception as fault:
         kind = fault.kind if isinstance(fault, ParError) else FailureKind.WORKER_DIED
-        end = {"failure": kind, "message": str(fault), "traceback": traceback.format_exc()}
+        attempt = replace(attempt, failure=kind, message=str(fault), traceback=traceback.format_exc())
         raise
     finally:
-        closing = ended_record(began, end=now(), saved_step=committed_step(folder.checkpoints))
-        ledger.end_attempt(config, folder.seed, attempt, closing | end)
+        ended = attempt.ended_at(now(), saved_step=committed_step(folder.checkpoints))
+        ledger.end_attempt(config, folder.seed, ended)
 
 
 @contextmanager

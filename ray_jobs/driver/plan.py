@@ -1,5 +1,6 @@
 """The plan of a sweep: what will run, how much of it at once, and what it takes."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 from statistics import fmean
@@ -13,7 +14,7 @@ from rich.text import Text
 from par.config.backbones import BACKBONES, split_layers
 from par.config.run import RunConfig
 from par.cost.flops import Cost, seed_cost
-from par.ledger.ledger import SweepState
+from par.ledger.state import ConfigState
 from par.space.space import Space
 from ray_jobs.console import bytes_text
 from ray_jobs.optuna_studies.study import BackboneStudy
@@ -91,9 +92,9 @@ def mean_cost(runs: list[RunConfig]) -> Cost:
     )
 
 
-def seeds_done(state: SweepState, backbone: str) -> int:
+def seeds_done(configs: Iterable[ConfigState], backbone: str) -> int:
     """Seeds of a backbone that have a result."""
-    return sum(len(config.results) for config in state.configs if config.record.backbone == backbone)
+    return sum(len(config.results) for config in configs if config.record.backbone == backbone)
 
 
 def rate_per_core() -> float:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from par.errors import ConfigError
-from par.ledger.current_space import current_space, want
+from par.ledger.current_space import current_space, write_totals
 from par.ledger.lease import require_free
 from par.ledger.ledger import Ledger, plain_name, sweeps
-from par.ledger.records import Computing
+from par.ledger.records import Computing, SweepRecord
 from par.objects import Objects, public
 from par.space.space import Space, load_space
 from ray_jobs import REPOSITORY
@@ -93,13 +93,13 @@ def _folder(storage: str) -> str:
 def new_sweep(space: Path | None, name: str | None, storage: str, totals: Totals, *, dry_run: bool) -> Space:
     """The space of a sweep that does not exist yet. Raises ParError for anything that cannot be run."""
     chosen = _with_totals(None, load_space(space or REPOSITORY / "search_spaces" / "smoke.yaml"), totals)
-    wanted = name or chosen.name
-    plain_name("sweep", wanted)
-    if wanted in RESERVED:
-        raise ConfigError(f"sweep {wanted}: MLflow's files have that name, give another --name")
-    if not dry_run and wanted in sweeps(storage):
+    name = name or chosen.name
+    plain_name("sweep", name)
+    if name in RESERVED:
+        raise ConfigError(f"sweep {name}: MLflow's files have that name, give another --name")
+    if not dry_run and name in sweeps(storage):
         place = public(storage)
-        raise ConfigError(f"sweep {wanted} exists in {place}: go on with par resume {wanted}, or give another --name")
+        raise ConfigError(f"sweep {name} exists in {place}: go on with par resume {name}, or give another --name")
     return chosen
 
 
@@ -107,17 +107,12 @@ def begin(space: Space, name: str | None, storage: str, **more: Any) -> Ledger:
     """Write the sweep's record, ``more`` of its beginning included. Raises ConfigError if the storage refuses."""
     from ray_jobs.provenance import provenance
 
-    record = {
-        "space": space.text,
-        "space_path": f"{space.name}.yaml",
-        "space_fingerprint": space.fingerprint(),
-        **more,
-        **provenance(),
-    }
+    path, fingerprint = f"{space.name}.yaml", space.fingerprint()
+    record = SweepRecord(space=space.text, space_path=path, space_fingerprint=fingerprint, **more, **provenance())
     try:
         ledger = Ledger.create(storage, name or space.name, record)
         if current_space(ledger) != space:
-            want(ledger, space)
+            write_totals(ledger, space)
     except OSError as fault:
         raise ConfigError(f"--storage {public(storage)} cannot be written: {fault}") from None
     return ledger
@@ -134,7 +129,7 @@ def resumed_sweep(
     from ray_jobs.provenance import source_hash
 
     ledger = Ledger.open(storage, name)
-    if ledger.sweep.get("source") != source_hash():
+    if ledger.sweep.source != source_hash():
         out.print(
             f"The code differs from that which sweep {name} began with; each attempt records its own.", style="yellow"
         )
@@ -144,7 +139,7 @@ def resumed_sweep(
     if chosen.meaning() != recorded.meaning() and not dry_run:
         if not break_lease:
             require_free(ledger)
-        want(ledger, chosen)
+        write_totals(ledger, chosen)
     return chosen, ledger
 
 

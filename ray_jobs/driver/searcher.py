@@ -8,8 +8,9 @@ from typing import Any
 from ray.tune.search import Searcher
 
 from par.errors import DiskFullError
-from par.ledger.current_space import want_no_more
-from par.ledger.records import ConfigRecord, ConfigState
+from par.ledger.current_space import write_exhausted
+from par.ledger.records import ConfigRecord
+from par.ledger.state import ConfigState
 from par.race.racing import Finished, NewConfiguration, Race, Run, RunSeed, Wait, next_run
 from par.race.retry import GiveUp, StartAgain
 from par.race.status import is_complete
@@ -103,7 +104,7 @@ class LedgerSearch(NotPickled, Searcher):
 
     def given_up(self) -> dict[Run, GiveUp]:
         """Why seeds wait for a person, of those that the race has come to."""
-        return {run: fate for run, fate in self.attempts.given_up.items() if run[1] in self.race.wanted(run[0])}
+        return {run: fate for run, fate in self.attempts.given_up.items() if run[1] in self.race.seeds_of(run[0])}
 
     def device_hours(self) -> float:
         """What all attempts took so far, those of former drivers and those that run included."""
@@ -111,7 +112,7 @@ class LedgerSearch(NotPickled, Searcher):
         return (self.attempts.device_seconds + running) / 3600
 
     def complete(self) -> bool:
-        """Whether every wanted seed has a result."""
+        """Whether every seed that the sweep is to have has a result."""
         return is_complete(self.ledger.read(), self.space)
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
@@ -139,7 +140,7 @@ class LedgerSearch(NotPickled, Searcher):
         record = self.studies[backbone].propose(len(known), known, climbing)
         if record is None:
             self.exhausted.add(backbone)
-            self.space = want_no_more(self.ledger, self.space, backbone, self.race.known[backbone])
+            self.space = write_exhausted(self.ledger, self.space, backbone, self.race.known[backbone])
         elif record.id in known:
             self.race.enter(record.id, climbing[record.id])
         else:

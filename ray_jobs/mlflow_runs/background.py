@@ -9,7 +9,9 @@ from time import time
 from typing import Any, Self
 
 from par import metrics as m
-from par.ledger.ledger import ConfigRecord, ConfigState, Ledger, SweepState
+from par.ledger.ledger import Ledger
+from par.ledger.records import ConfigRecord
+from par.ledger.state import ConfigState, SweepState
 from ray_jobs.mlflow_runs.projection import Projection
 from ray_jobs.mlflow_runs.store import Store, open_store, sync_command
 

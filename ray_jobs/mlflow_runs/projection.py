@@ -13,7 +13,9 @@ from par import metrics as m
 from par.config.run import RunConfig
 from par.cost.flops import tokens_per_s
 from par.ledger.current_space import current_question, current_space
-from par.ledger.ledger import ACCURACY, HISTORY, ConfigRecord, ConfigState, Ledger, SweepState, Verdict
+from par.ledger.ledger import ACCURACY, HISTORY, Ledger
+from par.ledger.records import ConfigRecord, SweepRecord, Verdict
+from par.ledger.state import ConfigState, SweepState
 from par.race.racing import Race
 from par.race.selection import optimism
 from par.race.status import Status, last_word, seed_status
@@ -55,7 +57,7 @@ class Projection:
     """
 
     def __init__(self, ledger: Ledger, store: Store) -> None:
-        self.ledger, self.runs = ledger, Runs(store, ledger.name, ledger.sweep.get("created", ""))
+        self.ledger, self.runs = ledger, Runs(store, ledger.name, ledger.sweep.created or "")
         self.ensured: dict[str, Known] = {}
 
     @cached_property
@@ -66,7 +68,7 @@ class Projection:
     def sweep_run(self) -> Known:
         """The sweep's run, with the space's text, the plan that it began with, and the code and libraries."""
         if self.ledger.name not in self.ensured:
-            begun = milliseconds(self.ledger.sweep.get("created"))
+            begun = milliseconds(self.ledger.sweep.created)
             run = self.runs.ensure(self.ledger.name, self.ledger.name, {KIND: "sweep"}, {}, begun)
             self.runs.keep_texts(run, _texts_of(self.ledger.sweep))
             self.ensured[self.ledger.name] = run
@@ -115,7 +117,7 @@ class Projection:
     def sync_seed(self, config: ConfigState, seed: int, *, running: bool = False) -> None:
         """Project one seed; ``running`` says that an attempt is about to begin or lives."""
         attempts = config.attempts(seed)
-        begun = milliseconds(attempts[0].record.get("start")) if attempts else 0
+        begun = milliseconds(attempts[0].start) if attempts else 0
         run, result = self.seed_run(config.record, seed, begun), config.results.get(seed)
         if result is None:
             stands = Status.RUNNING if running else seed_status(config, seed, driven=False)
@@ -155,8 +157,8 @@ class Projection:
         """Set the tags of a seed's run, and its state last: it says that all before it is there."""
         attempts, (kind, message) = config.attempts(seed), last_word(config, seed)
         facts = {"par.attempts": str(len(attempts)), STAGE: config.stage(seed)}
-        if attempts and "micro_batch" in attempts[-1].record:
-            facts["par.micro_batch_effective"] = str(attempts[-1].record["micro_batch"])
+        if attempts and attempts[-1].micro_batch is not None:
+            facts["par.micro_batch_effective"] = str(attempts[-1].micro_batch)
         texts = {MLFLOW_RUN_NOTE: seed_note(config, seed), **_replacing(run, {FAILURE: kind, MESSAGE: message})}
         self.runs.tag(run, {**facts, **tags, **texts})
         self.runs.set_status(run, status, _ended(config, seed))
@@ -179,7 +181,7 @@ def milliseconds(time: str | None) -> int:
 
 def _ended(config: ConfigState, seed: int) -> int:
     """When the last attempt of a seed ended, or began if it ended without a word; 0 if there was none."""
-    times = [one.record.get("end", one.record.get("start")) for one in config.attempts(seed)]
+    times = [one.end or one.start for one in config.attempts(seed)]
     return max(map(milliseconds, times), default=0)
 
 
@@ -194,11 +196,12 @@ def _tags(record: ConfigRecord) -> dict[str, str]:
     return {"par.config": record.id, "par.backbone": record.backbone}
 
 
-def _texts_of(sweep: Mapping[str, Any]) -> dict[str, str]:
+def _texts_of(sweep: SweepRecord) -> dict[str, str]:
     """What a sweep's record says, by name of the file that the sweep's run keeps; one without a plan keeps none."""
-    environment = {name: value for name, value in sweep.items() if name not in ("space", "plan", "warm_start")}
-    texts = {"space.yaml": sweep["space"], "environment.json": json.dumps(environment, indent=2)}
-    return texts | ({"plan.txt": sweep["plan"]} if sweep.get("plan") else {})
+    apart = ("space", "plan", "warm_start")
+    environment = {name: value for name, value in sweep.to_dict().items() if name not in apart}
+    texts = {"space.yaml": sweep.space, "environment.json": json.dumps(environment, indent=2)}
+    return texts | ({"plan.txt": sweep.plan} if sweep.plan else {})
 
 
 def _replacing(run: Known, tags: Mapping[str, str]) -> dict[str, str]:

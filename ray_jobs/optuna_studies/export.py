@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from par.errors import ConfigError
-from par.ledger.records import ConfigState, SweepState
+from par.ledger.state import ConfigState, SweepState
 from par.objects import public
 from par.race.retry import fates
 from par.race.status import last_word

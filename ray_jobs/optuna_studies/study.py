@@ -10,7 +10,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from par.errors import SpaceError
-from par.ledger.records import ConfigRecord, ConfigState
+from par.ledger.records import ConfigRecord
+from par.ledger.state import ConfigState
 from par.space.domains import Choice, Domain, FloatRange, IntRange
 from par.space.space import Space
 from ray_jobs.optuna_studies.warm_start import Point

@@ -8,7 +8,8 @@ from par.config.run import RunConfig
 from par.errors import ConfigError, LedgerError
 from par.ledger.current_space import current_space
 from par.ledger.ledger import Ledger
-from par.ledger.records import ConfigRecord, ConfigState
+from par.ledger.records import ConfigRecord
+from par.ledger.state import ConfigState
 from par.race.verdicts import as_judged
 from par.report.table import counted
 from par.space.domains import Choice, Domain, FloatRange, IntRange, same
@@ -92,7 +93,7 @@ def _say(line: str) -> None:
 
 def recorded_points(ledger: Ledger, backbone: str) -> list[Point]:
     """The points of a backbone that the search of a sweep began with."""
-    points = [Point(**point) for point in ledger.sweep.get(RECORDED, {}).get("points", ())]
+    points = [Point(**point) for point in (ledger.sweep.warm_start or {}).get("points", ())]
     return [point for point in points if point.backbone == backbone]
 
 

@@ -13,7 +13,7 @@ from ray._private.worker import global_worker
 
 from par.errors import FailureKind
 from par.ledger.ledger import SeedFolder
-from par.ledger.records import SeedResult, ended_record, now
+from par.ledger.records import Attempt, SeedResult, now
 from par.race.retry import learnt_pass, smaller_pass
 from par.seed.evaluate import Report
 from par.seed.train import run_seed
@@ -53,36 +53,29 @@ def _attempt(spec: TrialSpec) -> int | None:
     An attempt that was asked to stop returns like one that is done.
     """
     ledger = spec.ledger()
-    began = {
-        "node": socket.gethostname(),
-        "pid": os.getpid(),
-        "log": global_worker.get_err_file_path(),
-        "driver": spec.driver,
-        "source": source_hash(),
-        "start": now(),
-        "devices": spec.devices,
-        "resumed_at": committed_step(spec.checkpoints),
-        "micro_batch": spec.run.prompts_per_pass,
-        **({"asked_for": True} if spec.asked_for else {}),
-    }
+    began = Attempt(
+        node=socket.gethostname(), pid=os.getpid(), log=global_worker.get_err_file_path(), driver=spec.driver,
+        source=source_hash(), start=now(), devices=spec.devices, resumed_at=committed_step(spec.checkpoints),
+        micro_batch=spec.run.prompts_per_pass, asked_for=spec.asked_for,
+    )  # fmt: skip
     attempt = ledger.begin_attempt(spec.config, spec.seed, began)
-    spec = replace(spec, attempt=attempt)
-    tune.report({"phase": "start", "step": 0, "attempt": attempt, "micro_batch": began["micro_batch"]})
-    end: dict[str, Any] = {}
+    spec = replace(spec, attempt=attempt.number)
+    tune.report({"phase": "start", "step": 0, "attempt": attempt.number, "micro_batch": attempt.micro_batch})
     try:
         _run(spec)
     except Exception as fault:
-        kind = FailureKind.HANG if hung(ledger, spec.config, spec.seed, attempt) else kind_of(fault)
-        end = {"failure": kind, "message": str(fault), "traceback": traceback.format_exc()}
+        kind = FailureKind.HANG if hung(ledger, spec.config, spec.seed, attempt.number) else kind_of(fault)
         smaller = smaller_pass(spec.run) if pass_too_large(fault) else None
+        attempt = replace(
+            attempt, failure=kind, message=str(fault), traceback=traceback.format_exc(), next_micro_batch=smaller
+        )
         if smaller is not None:
-            end["next_micro_batch"] = smaller
             return smaller
         if kind not in LEFT_IN_ORDER:
             raise
     finally:
-        closing = ended_record(began, end=now(), saved_step=committed_step(spec.checkpoints))
-        ledger.end_attempt(spec.config, spec.seed, attempt, closing | end)
+        ended = attempt.ended_at(now(), saved_step=committed_step(spec.checkpoints))
+        ledger.end_attempt(spec.config, spec.seed, ended)
     return None
 
 

@@ -90,7 +90,7 @@ class Row:
 def told_once(scene: Scene) -> int:
     """Configurations of which a study rebuilt from the ledger has exactly one trial, complete with their score."""
     ledger = Ledger.open(scene.storage, NAME)
-    space, state = parse_space(ledger.sweep["space"], Path("space.yaml")), ledger.read()
+    space, state = parse_space(ledger.sweep.space, Path("space.yaml")), ledger.read()
     trials = [
         trial
         for backbone in space.backbones

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 
 from par.config.run import RunConfig
-from par.ledger.ledger import FORMAT, ConfigRecord, Ledger, SeedResult, Verdict
+from par.ledger.ledger import Ledger
+from par.ledger.records import Attempt, ConfigRecord, SeedResult, SweepRecord, Verdict
 from par.objects import Objects
 
 CONFIG = ConfigRecord.of(RunConfig(backbone="tiny-qwen2"), number=0, suggested={})
@@ -16,12 +17,13 @@ BULK = "x" * 300_000
 
 names = st.text(max_size=8)
 finite = st.floats(allow_nan=False, allow_infinity=False)
-plain = st.recursive(
-    st.none() | st.booleans() | st.integers() | finite | names,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
-    max_leaves=8,
+attempts = st.builds(
+    Attempt, node=st.none() | names, devices=st.none() | finite, resumed_at=st.integers(), asked_for=st.booleans()
 )
-records = st.dictionaries(names.filter(lambda name: name != "end"), plain, max_size=3)
+ends = st.fixed_dictionaries(
+    {"end": names, "saved_step": st.integers(), "device_seconds": finite},
+    optional={"failure": names, "message": names, "traceback": names, "next_micro_batch": st.integers(1)},
+)
 metrics = st.dictionaries(names, finite, max_size=4)
 results = st.builds(SeedResult, metrics=metrics, failure=st.none() | names, message=names, step=st.integers(0, 10_000))
 stages = st.sampled_from(["search", "confirm"])
@@ -56,12 +58,12 @@ class CountingStore(FSSpecHandler):
 def in_memory(store: CountingStore | None = None, storage: str = "s3://bucket") -> Ledger:
     """A ledger in a store of its own that answers at once."""
     objects = Objects(PyFileSystem(store or CountingStore()), "/bucket/smoke")
-    return Ledger(storage, "smoke", {"format": FORMAT}, objects)
+    return Ledger(storage, "smoke", SweepRecord(space=""), objects)
 
 
 def begun(storage: str) -> Ledger:
     """A sweep with one configuration."""
-    ledger = Ledger.create(storage, "smoke", {"space": "question: why?"})
+    ledger = Ledger.create(storage, "smoke", SweepRecord(space="question: why?"))
     ledger.add_config(CONFIG)
     return ledger
 

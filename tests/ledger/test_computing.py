@@ -4,7 +4,7 @@ import pytest
 
 from par.errors import ConfigError
 from par.ledger.ledger import Ledger
-from par.ledger.records import Computing
+from par.ledger.records import Computing, SweepRecord
 from ray_jobs.driver.drive import Options
 from ray_jobs.driver.resolve import require_mlflow, require_secret, without_password
 
@@ -12,7 +12,7 @@ from ray_jobs.driver.resolve import require_mlflow, require_secret, without_pass
 def test_what_is_said_now_counts_and_else_what_was_said_before(tmp_path):
     """A resume that says nothing computes as before, one that says something changes that alone; an old ledger has
     nothing kept."""
-    ledger = Ledger.create(tmp_path, "demo", {})
+    ledger = Ledger.create(tmp_path, "demo", SweepRecord(space=""))
     assert Ledger.open(tmp_path, "demo").computing() == Computing()
     ledger.keep_computing(Computing(gpus_per_worker=1, max_concurrent=2, grace_s=5))
     kept = Ledger.open(tmp_path, "demo").computing()
@@ -22,9 +22,9 @@ def test_what_is_said_now_counts_and_else_what_was_said_before(tmp_path):
 
 def test_a_cluster_whose_gpus_come_later_still_gets_gpu_trials(tmp_path):
     """A sweep begun with one GPU per worker on a cluster without a GPU node yet goes on with one, not on CPUs."""
-    ledger, empty = Ledger.create(tmp_path, "demo", {}), {"CPU": 4.0}
+    ledger, empty = Ledger.create(tmp_path, "demo", SweepRecord(space="")), {"CPU": 4.0}
     ledger.keep_computing(Computing(gpus_per_worker=1, max_concurrent=2))
-    resumed = Options(storage=str(tmp_path), address="cluster", **Computing().over(ledger.computing()).given())
+    resumed = Options(storage=str(tmp_path), address="cluster", **Computing().over(ledger.computing()).to_dict())
     assert resumed.demand(1, empty).gpus_per_worker == 1
     assert resumed.scales_up
     assert Options(storage=str(tmp_path), address="cluster").demand(1, empty).gpus_per_worker == 0

@@ -13,6 +13,7 @@ import pytest
 from par.errors import DiskFullError, LedgerError
 from par.ledger.lease import STALE_AFTER_S, Lease, LeaseRecord, break_lease, hold, holder, leases, require_free, take
 from par.ledger.ledger import Ledger
+from par.ledger.records import SweepRecord
 from par.objects import encode
 from tests.disks import fill
 
@@ -41,12 +42,12 @@ def clock() -> Clock:
 
 @pytest.fixture
 def ledger(new_storage) -> Ledger:
-    return Ledger.create(new_storage(), "smoke", {})
+    return Ledger.create(new_storage(), "smoke", SweepRecord(space=""))
 
 
 @pytest.fixture
 def local(tmp_path) -> Ledger:
-    return Ledger.create(tmp_path, "smoke", {})
+    return Ledger.create(tmp_path, "smoke", SweepRecord(space=""))
 
 
 def taken(ledger: Ledger, clock: Clock, **given) -> Lease:
@@ -212,10 +213,10 @@ def test_in_an_object_store_the_last_writer_has_it(s3, clock):
     had read it back before the last one wrote finds its lease lost when it renews it."""
     late = LeaseRecord.of_this_process(clock(), code="late")
     data = encode("lease-1.json", late.to_dict())
-    ledger = Ledger.create(s3.format("late-writer"), "smoke", {})
+    ledger = Ledger.create(s3.format("late-writer"), "smoke", SweepRecord(space=""))
     with pytest.raises(LedgerError, match=f"is driven by {late.owner}"):
         take(ledger, now=clock, sleep=lambda seconds: ledger.objects.put("lease-1.json", data))
-    ledger = Ledger.create(s3.format("later-writer"), "smoke", {})
+    ledger = Ledger.create(s3.format("later-writer"), "smoke", SweepRecord(space=""))
     early = taken(ledger, clock)
     ledger.objects.put("lease-1.json", data)
     early.renew()
@@ -258,7 +259,7 @@ def test_a_storage_that_does_not_answer_costs_no_lease(local, tmp_path, clock):
 
 def test_a_full_disk_costs_no_lease(small_disk, clock):
     """While nothing can be written the holder goes on renewing, releases without an error, and its lease lapses."""
-    ledger = Ledger.create(small_disk, "smoke", {})
+    ledger = Ledger.create(small_disk, "smoke", SweepRecord(space=""))
     with hold(ledger, every_s=0.01) as lease:
         filler = fill(small_disk, 0)
         with pytest.raises(DiskFullError):

@@ -1,9 +1,12 @@
 """Sweeps in a storage, a local folder or an object store: begun once, found again, refused if they are newer."""
 
+import json
+
 import pytest
 
 from par.errors import LedgerError
-from par.ledger.ledger import FORMAT, Ledger, sweeps
+from par.ledger.ledger import Ledger, sweeps
+from par.ledger.records import FORMAT, SweepRecord, SweepTotals
 from par.objects import Objects, encode, public
 from tests.ledger.ledgers import CONFIG, begun, contents
 
@@ -17,7 +20,7 @@ def test_opening_gives_back_what_creating_recorded(storage):
     """A sweep opened later is the one that was created."""
     ledger = begun(storage)
     again = Ledger.open(storage, "smoke")
-    assert again.sweep == ledger.sweep == {"space": "question: why?", "format": FORMAT}
+    assert again.sweep == ledger.sweep == SweepRecord(space="question: why?", format=FORMAT)
     assert again.read() == ledger.read()
     assert again.checkpoints(CONFIG.id, 0).root == ledger.checkpoints(CONFIG.id, 0).root
 
@@ -35,7 +38,7 @@ def test_an_existing_sweep_is_resumed_not_created_again(storage):
     """Creating a sweep twice changes nothing and says how to go on, without the secret of the storage."""
     ledger = begun(storage)
     with pytest.raises(LedgerError, match=r"smoke exists.*par resume smoke") as refused:
-        Ledger.create(storage, "smoke", {})
+        Ledger.create(storage, "smoke", SweepRecord(space=""))
     assert public(storage) in str(refused.value)
     assert "SECRET" not in str(refused.value)
     assert Ledger.open(storage, "smoke").sweep == ledger.sweep
@@ -45,7 +48,7 @@ def test_an_absent_sweep_is_answered_with_those_that_exist(storage, new_storage)
     """Opening an unknown name lists the sweeps there; a folder without sweep.json is none."""
     begun(storage)
     Objects.at(storage).put("notes/a.txt", b"")
-    Ledger.create(storage, "paper", {})
+    Ledger.create(storage, "paper", SweepRecord(space=""))
     assert sweeps(storage) == ("paper", "smoke")
     with pytest.raises(LedgerError, match=r"no sweep smok in .*: paper, smoke$"):
         Ledger.open(storage, "smok")
@@ -56,7 +59,7 @@ def test_an_absent_sweep_is_answered_with_those_that_exist(storage, new_storage)
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", ".hidden", "-x", "a b", "a\n", "é", "a" * 101])
 def test_a_sweep_is_a_plain_folder_name(tmp_path, name):
     """A name that could leave the storage, hide, or need quoting is refused, and nothing is written."""
-    for call in (lambda: Ledger.create(tmp_path, name, {}), lambda: Ledger.open(tmp_path, name)):
+    for call in (lambda: Ledger.create(tmp_path, name, SweepRecord(space="")), lambda: Ledger.open(tmp_path, name)):
         with pytest.raises(LedgerError, match="plain name"):
             call()
     assert list(tmp_path.iterdir()) == []
@@ -77,3 +80,17 @@ def test_a_newer_format_is_refused(storage, found):
     with pytest.raises(LedgerError, match=f"format={found}, known up to {FORMAT}: update par"):
         Ledger.open(storage, "smoke")
     assert contents(ledger) == before
+
+
+def test_records_of_the_sweep_name_what_they_lack_and_ignore_what_is_newer(storage):
+    """sweep.json needs its space; a field of a later version, there and in the totals, changes nothing."""
+    ledger = begun(storage)
+    totals = SweepTotals(configurations=7, seeds=(2, 4))
+    ledger.write_totals(totals)
+    for path in ("sweep.json", "wanted.json"):
+        ledger.objects.put(path, encode(path, {**json.loads(ledger.objects.get(path)), "colour": "blue"}))
+    again = Ledger.open(storage, "smoke")
+    assert (again.sweep, again.totals()) == (ledger.sweep, totals)
+    ledger.objects.put("sweep.json", encode("sweep.json", {"format": FORMAT}))
+    with pytest.raises(LedgerError, match=r"sweep\.json of smoke: SweepRecord lacks space"):
+        Ledger.open(storage, "smoke")

@@ -3,21 +3,26 @@
 import multiprocessing
 import os
 import signal
+from dataclasses import replace
 
-from par.ledger.ledger import Ledger, SeedResult
+from par.ledger.ledger import Ledger
+from par.ledger.records import Attempt, SeedResult
 from tests.ledger.ledgers import BULK, CONFIG, begun
+
+LATER = "2026-01-01T13:00:00+00:00"
 
 
 def write_seeds(ledger: Ledger, first: int, last: int) -> None:
     for seed in range(first, last):
-        k = ledger.begin_attempt(CONFIG.id, seed, {"bulk": BULK})
-        ledger.end_attempt(CONFIG.id, seed, k, {"end": 1})
+        begun = ledger.begin_attempt(CONFIG.id, seed, Attempt(traceback=BULK))
+        ledger.end_attempt(CONFIG.id, seed, replace(begun, end=LATER))
         ledger.finish(CONFIG.id, seed, SeedResult(metrics={"G": float(seed)}, message=BULK))
 
 
 def write_for_ever(ledger: Ledger, seed: int) -> None:
     while True:
-        ledger.end_attempt(CONFIG.id, seed, ledger.begin_attempt(CONFIG.id, seed, {"bulk": BULK}), {"end": 1})
+        begun = ledger.begin_attempt(CONFIG.id, seed, Attempt(traceback=BULK))
+        ledger.end_attempt(CONFIG.id, seed, replace(begun, end=LATER))
 
 
 def test_processes_write_at_once_while_others_read(new_storage):
@@ -43,4 +48,4 @@ def test_processes_write_at_once_while_others_read(new_storage):
     (config,) = ledger.read().configs
     assert {seed: result.metrics["G"] for seed, result in config.results.items()} == {i: i for i in range(6)}
     assert all(life.ended for seed in range(6) for life in config.seeds[seed].attempts)
-    assert all(life.record["bulk"] == BULK for life in config.seeds[99].attempts)
+    assert all(life.traceback == BULK for life in config.seeds[99].attempts)

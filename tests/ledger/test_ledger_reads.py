@@ -1,6 +1,7 @@
 """The state of a sweep is rebuilt from a listing, in a local folder and in an object store."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -8,19 +9,23 @@ from hypothesis import strategies as st
 
 from par.config.run import RunConfig
 from par.errors import LedgerError
-from par.ledger.ledger import Attempt, Ledger, Verdict
+from par.ledger.ledger import Ledger
+from par.ledger.records import Attempt, Verdict
 from par.objects import encode
 from tests.ledger.ledgers import (
     CONFIG,
     DONE,
     CountingStore,
+    attempts,
     begun,
     contents,
+    ends,
     in_memory,
-    records,
     results,
     verdicts,
 )
+
+LATER = "2026-01-01T13:00:00+00:00"
 
 
 @pytest.fixture
@@ -30,7 +35,7 @@ def ledger(new_storage) -> Ledger:
 
 def test_layout_is_the_documented_one(ledger):
     """Every object lies where architecture says, whole JSON under its own name, and no draft is left."""
-    ledger.begin_attempt(CONFIG.id, 2, {"node": "a"})
+    ledger.begin_attempt(CONFIG.id, 2, Attempt(node="a"))
     ledger.write_bytes(CONFIG.id, 2, "accuracy.parquet", b"PAR1")
     ledger.finish(CONFIG.id, 2, DONE)
     ledger.give_verdict(CONFIG.id, Verdict(score=0.5, seeds=(2,)))
@@ -55,7 +60,7 @@ def test_a_file_beside_the_result_is_read_back(ledger):
 
 @given(
     results=st.dictionaries(st.integers(0, 12), results, max_size=4),
-    attempts=st.lists(st.tuples(st.integers(0, 12), records, st.none() | records), max_size=6),
+    attempts=st.lists(st.tuples(st.integers(0, 12), attempts, st.none() | ends), max_size=6),
     verdicts=st.lists(verdicts, max_size=3, unique_by=lambda verdict: (verdict.stage, len(verdict.seeds))),
 )
 @settings(max_examples=40, deadline=None)
@@ -63,11 +68,14 @@ def test_what_is_written_is_read(results, attempts, verdicts):
     """The state holds exactly what was written, floats to the last bit; an attempt has ended if its end was written."""
     ledger, lives = in_memory(), {}
     ledger.add_config(CONFIG)
-    for seed, start, ended in attempts:
-        k = ledger.begin_attempt(CONFIG.id, seed, start)
-        if ended is not None:
-            ledger.end_attempt(CONFIG.id, seed, k, {**ended, "end": 1.5})
-        lives.setdefault(seed, []).append(Attempt(k, start if ended is None else {**start, **ended, "end": 1.5}))
+    for seed, start, end in attempts:
+        attempt = ledger.begin_attempt(CONFIG.id, seed, start)
+        if end is None:
+            attempt = replace(attempt, saved_step=start.resumed_at)
+        else:
+            attempt = replace(attempt, **end)
+            ledger.end_attempt(CONFIG.id, seed, attempt)
+        lives.setdefault(seed, []).append(attempt)
     for seed, result in results.items():
         ledger.finish(CONFIG.id, seed, result)
     for verdict in verdicts:
@@ -81,12 +89,12 @@ def test_what_is_written_is_read(results, attempts, verdicts):
     for seed, state in config.seeds.items():
         assert list(state.attempts) == lives.get(seed, [])
         assert [life.number for life in state.attempts] == list(range(1, len(state.attempts) + 1))
-        assert [life.ended for life in state.attempts] == ["end" in life.record for life in state.attempts]
+        assert [life.ended for life in state.attempts] == [life.ended for life in lives.get(seed, [])]
 
 
 def test_fields_of_a_later_version_are_tolerated_and_kept(ledger):
     """Objects with further fields read as before; the fields stay, also where an object is written again."""
-    ledger.begin_attempt(CONFIG.id, 0, {"node": "a"})
+    attempt = ledger.begin_attempt(CONFIG.id, 0, Attempt(node="a"))
     ledger.finish(CONFIG.id, 0, DONE)
     ledger.give_verdict(CONFIG.id, Verdict(score=0.5, seeds=(0,)))
     before = ledger.read()
@@ -97,8 +105,8 @@ def test_fields_of_a_later_version_are_tolerated_and_kept(ledger):
     assert config.record == CONFIG
     assert (config.results, config.verdict) == (before.configs[0].results, before.configs[0].verdict)
     again.finish(CONFIG.id, 0, DONE)
-    again.end_attempt(CONFIG.id, 0, 1, {"end": 7})
-    assert again.read().configs[0].attempts(0) == (Attempt(1, {"node": "a", "colour": "blue", "end": 7}),)
+    again.end_attempt(CONFIG.id, 0, replace(attempt, end=LATER))
+    assert again.read().configs[0].attempts(0) == (Attempt(number=1, node="a", end=LATER),)
     assert all(json.loads(data)["colour"] == "blue" for data in contents(again).values())
 
 
@@ -106,7 +114,7 @@ def test_a_listing_is_enough(ledger):
     """What any process has written is in the state of every other one, which was told nothing."""
     other = Ledger.open(ledger.storage, "smoke")
     for seed in (3, 11):
-        other.begin_attempt(CONFIG.id, seed, {"node": "b"})
+        other.begin_attempt(CONFIG.id, seed, Attempt(node="b"))
     other.finish(CONFIG.id, 11, DONE)
     assert ledger.read() == other.read()
     assert ledger.read_config(CONFIG.id) == ledger.read().configs[0]
@@ -119,7 +127,7 @@ def test_reading_lists_once_and_reads_each_object_once():
     ledger = in_memory(store)
     ledger.add_config(CONFIG)
     for seed in range(3):
-        ledger.begin_attempt(CONFIG.id, seed, {})
+        ledger.begin_attempt(CONFIG.id, seed, Attempt())
         ledger.write_bytes(CONFIG.id, seed, "accuracy.parquet", b"PAR1")
         ledger.finish(CONFIG.id, seed, DONE)
     store.asked.clear()
@@ -136,7 +144,7 @@ def test_drafts_and_strangers_are_invisible(ledger):
         ledger.objects.put(f"configs/{CONFIG.id}/seed-1/{name}", b'{"metr')
     ledger.objects.put("configs/README.json", b"no JSON")
     assert ledger.read() == before
-    assert ledger.begin_attempt(CONFIG.id, 1, {}) == 1
+    assert ledger.begin_attempt(CONFIG.id, 1, Attempt()).number == 1
 
 
 @pytest.mark.parametrize("text", [b"", b'{"metr', b"[1]", b"{}"])

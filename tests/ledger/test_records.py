@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from par.config.run import RunConfig
 from par.errors import LedgerError
-from par.ledger.records import ConfigRecord, SeedResult, snapshot
+from par.ledger.records import ConfigRecord, SeedResult, SweepRecord
+from par.ledger.state import snapshot
 from tests.ledger.ledgers import CONFIG, DONE
 
 
@@ -20,7 +21,7 @@ def test_the_state_does_not_depend_on_the_order_of_reading(numbers, chance):
         objects |= {f"configs/{i:08x}/seed-0/attempt-{k}.json": {} for k in (10, 9, 1)}
     shuffled = list(objects.items())
     chance.shuffle(shuffled)
-    state = snapshot({}, dict(shuffled))
+    state = snapshot(SweepRecord(space=""), dict(shuffled))
     assert [config.record.number for config in state.configs] == list(range(6))
     assert all(list(config.seeds) == sorted(config.seeds) for config in state.configs)
     assert all([life.number for life in c.seeds[0].attempts] == [1, 9, 10] for c in state.configs)

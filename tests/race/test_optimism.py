@@ -2,8 +2,8 @@
 
 import pytest
 
-from par.ledger.ledger import SeedResult
-from par.ledger.records import ConfigState, SeedState
+from par.ledger.records import SeedResult
+from par.ledger.state import ConfigState, SeedState
 from par.race.selection import optimism
 from par.race.verdicts import judge
 from tests.ledger.ledgers import CONFIG

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from par.ledger.ledger import SweepState
-from par.ledger.records import snapshot
+from par.ledger.state import SweepState, snapshot
 from par.race.racing import Finished, NewConfiguration, Race, RunSeed, Wait, next_run
 from par.space.stages import Stages
 
@@ -236,7 +235,7 @@ def test_whatever_happens_the_better_half_of_each_rung_climbs(stages, configurat
         ran = sum(count for (config, _), count in sweep.completed.items() if config in known)
         assert stages.fewest(total) <= ran <= stages.most(total)
     assert set(sweep.completed.values()) <= {1}
-    assert set(sweep.completed) == {(config, seed) for config in race.configs for seed in race.wanted(config)}
+    assert set(sweep.completed) == {(config, seed) for config in race.configs for seed in race.seeds_of(config)}
 
 
 @given(races.filter(lambda stages: stages.confirmed), st.integers(1, 6), st.integers(1, 4))

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from par.ledger.records import ConfigState, SeedResult, SeedState
+from par.ledger.records import SeedResult
+from par.ledger.state import ConfigState, SeedState
 from par.race.racing import Race
 from par.race.selection import winners
 from par.space.stages import Stages

@@ -2,13 +2,14 @@
 
 import pytest
 
-from par.ledger.records import Attempt, ConfigState, SeedResult, SeedState
+from par.ledger.records import Attempt, SeedResult
+from par.ledger.state import ConfigState, SeedState
 from par.race.verdicts import aggregates
 from tests.ledger.ledgers import CONFIG
 
 
 def config(*results: SeedResult) -> ConfigState:
-    lives = (Attempt(1, {"end": "", "device_seconds": 1800, "failure": "HANG"}), Attempt(2, {"device_seconds": 1800}))
+    lives = tuple(Attempt(number=number, device_seconds=1800) for number in (1, 2))
     return ConfigState(record=CONFIG, seeds={seed: SeedState(lives, result) for seed, result in enumerate(results)})
 
 

@@ -10,7 +10,8 @@ from optuna.storages import InMemoryStorage, RDBStorage
 from typer.testing import CliRunner
 
 from par.ledger.current_space import current_space
-from par.ledger.ledger import ConfigRecord, Ledger, SeedResult
+from par.ledger.ledger import Ledger
+from par.ledger.records import ConfigRecord, SeedResult, SweepRecord
 from ray_jobs.cli import app
 from ray_jobs.console import BAD_INPUT
 from tests.ray_jobs.projected import DIVERGED, fail, finish, ids, new_ledger
@@ -24,7 +25,7 @@ BEST, CLIMBING, LOW = (0.9, 0.7, 0.8, 0.6), (0.0, 0.2, 0.4), (0.1,)
 
 def new_sweep(storage: Path, rest: str, *proposals: tuple[str, dict[str, Any]]) -> Ledger:
     """The sweep of a space with these proposals, each a backbone with what was searched; no seed has begun."""
-    ledger = Ledger.create(storage, "demo", {"space": HEAD + rest, "space_path": "demo.yaml"})
+    ledger = Ledger.create(storage, "demo", SweepRecord(space=HEAD + rest, space_path="demo.yaml"))
     space = current_space(ledger)
     for number, (backbone, suggested) in enumerate(proposals):
         run = space.run_config(backbone, suggested, 0)

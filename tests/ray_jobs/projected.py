@@ -1,11 +1,13 @@
 """A small ledger whose sweep tests project into MLflow, and what MLflow then has of it."""
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 from mlflow import MlflowClient
 
-from par.ledger.ledger import ACCURACY, HISTORY, ConfigRecord, Ledger, SeedResult, Verdict
+from par.ledger.ledger import ACCURACY, HISTORY, Ledger
+from par.ledger.records import Attempt, ConfigRecord, SeedResult, SweepRecord, Verdict
 from par.seed.evaluate import to_parquet
 from par.testing import tiny_run
 from ray_jobs.mlflow_runs.store import EXPERIMENT
@@ -27,7 +29,7 @@ DIVERGED = SeedResult(metrics={"G": 0.0, "diverged_step": 7.0}, failure="NUMERIC
 
 def new_ledger(storage: Path, name: str = "demo", created: str = NOON) -> Ledger:
     """Two configurations, no seed begun."""
-    ledger = Ledger.create(storage, name, {"space": SPACE, "space_path": "demo.yaml", "created": created})
+    ledger = Ledger.create(storage, name, SweepRecord(space=SPACE, space_path="demo.yaml", created=created))
     for number, window in enumerate((2, 3)):
         run = tiny_run(recurrence__gradient_window=window)
         ledger.add_config(ConfigRecord.of(run, number=number, suggested={"recurrence.gradient_window": window}))
@@ -38,13 +40,13 @@ def ids(ledger: Ledger) -> tuple[str, ...]:
     return tuple(config.id for config in ledger.read().configs)
 
 
-def begin(ledger: Ledger, config: str, seed: int, **record) -> int:
-    return ledger.begin_attempt(config, seed, {"start": NOON, "micro_batch": 8, **record})
+def begin(ledger: Ledger, config: str, seed: int, **record) -> Attempt:
+    return ledger.begin_attempt(config, seed, Attempt(**{"start": NOON, "micro_batch": 8} | record))
 
 
 def fail(ledger: Ledger, config: str, seed: int, kind: str, message: str = "gone", **begun) -> None:
-    number = begin(ledger, config, seed, **begun)
-    ledger.end_attempt(config, seed, number, {"end": LATER, "failure": kind, "message": message})
+    attempt = begin(ledger, config, seed, **begun)
+    ledger.end_attempt(config, seed, replace(attempt, end=LATER, failure=kind, message=message))
 
 
 def finish(ledger: Ledger, config: str, seed: int, result: SeedResult = GOOD, **begun) -> None:
@@ -52,7 +54,7 @@ def finish(ledger: Ledger, config: str, seed: int, result: SeedResult = GOOD, **
     ledger.write_bytes(config, seed, HISTORY, to_parquet(RECORDS))
     ledger.write_bytes(config, seed, ACCURACY, to_parquet(ACCURACIES))
     ledger.finish(config, seed, result)
-    ledger.end_attempt(config, seed, attempt, {"end": LATER})
+    ledger.end_attempt(config, seed, replace(attempt, end=LATER))
 
 
 def everything_finished(ledger: Ledger) -> None:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from pyarrow.fs import PyFileSystem
 from ray.tune.search import Searcher
 
-from par.ledger.ledger import FORMAT, Ledger, SeedResult
+from par.ledger.ledger import Ledger
+from par.ledger.records import Attempt, SeedResult, SweepRecord
 from par.objects import Objects
 from par.space.space import parse_space
 from tests.ledger.ledgers import CountingStore
@@ -73,7 +74,7 @@ class Sweep:
     def __init__(self) -> None:
         self.death, self.names = Death(), count()
         objects = MortalObjects(PyFileSystem(CountingStore()), "/bucket/smoke", self.death)
-        self.ledger = Ledger("s3://bucket", "smoke", {"format": FORMAT}, objects)
+        self.ledger = Ledger("s3://bucket", "smoke", SweepRecord(space=""), objects)
         self.final: dict[str, bytes] = {}
         self.begin()
 
@@ -103,14 +104,14 @@ class Sweep:
 
     def life(self, config: str, seed: int, outcome: str) -> Iterator[None]:
         """One trial, write by write; ``outcome`` is done, NUMERIC (a result, too) or error (none)."""
-        attempt = self.ledger.begin_attempt(config, seed, {"node": "a"})
+        attempt = self.ledger.begin_attempt(config, seed, Attempt(node="a"))
         yield
         if outcome != "error":
             metrics = {"G": 1.0, "extrapolation_auc": 0.5 + 0.01 * seed, "censored": 0.0}
             failure = outcome if outcome == "NUMERIC" else None
             self.ledger.finish(config, seed, SeedResult(metrics=metrics, failure=failure))
             yield
-        self.ledger.end_attempt(config, seed, attempt, {"end": 1})
+        self.ledger.end_attempt(config, seed, replace(attempt, end="2026-01-01T13:00:00+00:00"))
 
     def advance(self, name: str) -> None:
         """Let a trial write once more; Tune tells the search of its end."""

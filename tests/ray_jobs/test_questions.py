@@ -3,13 +3,15 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from par.ledger.ledger import ACCURACY, Ledger, SeedResult, Verdict
+from par.ledger.ledger import ACCURACY, Ledger
+from par.ledger.records import SeedResult, SweepRecord, Verdict
 from par.seed.evaluate import to_parquet
 from ray_jobs.mlflow_runs.projection import Projection
 from ray_jobs.mlflow_runs.store import default_uri, open_store
@@ -115,13 +117,12 @@ def test_hours_are_those_of_all_attempts(beside_a_store):
     [first, _] = ids(beside_a_store)
     for seed, seconds in ((0, (1800, 3600)), (1, (900,))):
         for life, devices_seconds in enumerate(seconds, start=1):
-            begin(beside_a_store, first, seed)
+            begun = begin(beside_a_store, first, seed)
             if life == len(seconds):
                 beside_a_store.finish(first, seed, NEAR)
-            ended = {"end": LATER, "device_seconds": devices_seconds}
-            beside_a_store.end_attempt(
-                first, seed, life, ended if life == len(seconds) else ended | {"failure": "HANG"}
-            )
+            failure = None if life == len(seconds) else "HANG"
+            ended = replace(begun, end=LATER, device_seconds=devices_seconds, failure=failure)
+            beside_a_store.end_attempt(first, seed, ended)
     beside_a_store.give_verdict(first, Verdict(score=0.1, seeds=(0, 1)))
     projection = Projection(beside_a_store, open_store(default_uri(beside_a_store.storage)))
     projection.sync(beside_a_store.read(), status="KILLED")
@@ -185,7 +186,7 @@ def test_a_failure_that_is_past_is_no_answer(beside_a_store):
 def test_the_sweep_keeps_its_space_plan_and_environment(tmp_path, empty_store):
     """The sweep's run has the YAML, the plan as it was shown, and code and libraries as JSON."""
     shutil.copy(empty_store, tmp_path)
-    record = {"space": "question: which?", "plan": "2 seeds", "commit": "abc", "libraries": {"ray": "2"}}
+    record = SweepRecord(space="question: which?", plan="2 seeds", commit="abc", libraries={"ray": "2"})
     ledger = Ledger.create(tmp_path, "demo", record)
     projection = Projection(ledger, open_store(default_uri(tmp_path)))
     projection.sync(ledger.read(), status="FINISHED")

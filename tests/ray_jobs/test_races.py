@@ -9,7 +9,9 @@ from optuna.trial import FrozenTrial
 from ray.tune.search import Searcher
 
 from par.ledger.current_space import current_space
-from par.ledger.ledger import ConfigState, Ledger, SeedResult
+from par.ledger.ledger import Ledger
+from par.ledger.records import SeedResult
+from par.ledger.state import ConfigState
 from par.metrics import ON_THE_WAY
 from par.space.space import Space
 from par.statistics.scores import lower_bound

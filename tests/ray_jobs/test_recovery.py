@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ray import tune
 
 from par.errors import FROM_OUTSIDE, FailureKind
-from par.ledger.ledger import ConfigRecord, Ledger
-from par.ledger.records import Attempt
+from par.ledger.ledger import Ledger
+from par.ledger.records import Attempt, ConfigRecord, SweepRecord
 from par.race.retry import BUDGETS, GiveUp, StartAgain, decide, learnt_pass, smaller_pass
 from par.testing import tiny_run
 from ray_jobs.trial import trial
@@ -24,7 +24,7 @@ WITHOUT_BUDGET = [kind for kind in FailureKind if kind not in FROM_OUTSIDE and k
 
 def life(number: int, failure: str | None = None, *, at: int = 0, saved: int | None = None, **more: Any) -> Attempt:
     saved = at if saved is None else saved
-    return Attempt(number, {"resumed_at": at, "saved_step": saved, "end": "…", "failure": failure, **more})
+    return Attempt(number=number, resumed_at=at, saved_step=saved, end="…", failure=failure, **more)
 
 
 @pytest.mark.parametrize("kind", BUDGETS)
@@ -94,14 +94,14 @@ def test_one_prompt_cannot_be_halved():
 
 def test_what_was_learnt_is_kept():
     """A later attempt begins with the prompts per pass that others came down to, and as configured if none had to."""
-    lives = [Attempt(1, {"micro_batch": 8, "next_micro_batch": 4}), Attempt(2, {"micro_batch": 4}), Attempt(3, {})]
+    lives = [Attempt(micro_batch=8, next_micro_batch=4), Attempt(micro_batch=4), Attempt()]
     assert learnt_pass(lives) == 4
     assert learnt_pass(lives[1:]) is None
 
 
 def spec(storage: Path, name: str, workers: int) -> TrialSpec:
     run = tiny_run(train__steps=6, compute__checkpoint_every=2, compute__workers=workers)
-    ledger = Ledger.create(storage, name, {"space": ""})
+    ledger = Ledger.create(storage, name, SweepRecord(space=""))
     record = ConfigRecord.of(run, number=0, suggested={})
     ledger.add_config(record)
     return TrialSpec.of(ledger, record, 0, gpus=0, cpus=1)
@@ -152,12 +152,12 @@ def test_out_of_memory_on_one_rank_halves_the_pass_of_all(tmp_path, workers):
         [found] = tune.Tuner(placed, param_space={"spec": specs["poor"].to_dict()}).fit()
         assert found.error is None
     states = {name: asked.ledger().read_config(asked.config).seeds[0] for name, asked in specs.items()}
-    lives = [life.record for life in states["poor"].attempts]
+    lives = states["poor"].attempts
     first = 8 // workers
-    assert [life["micro_batch"] for life in lives] == ([8, 4, 2] if workers == 1 else [4, 2])
-    assert [life.get("failure") for life in lives] == [FailureKind.OOM_GPU] * (len(lives) - 1) + [None]
-    assert [life["resumed_at"] for life in lives] == [0] + [2] * (len(lives) - 1)
-    assert f"injected: {first} prompts" in lives[0]["message"]
+    assert [life.micro_batch for life in lives] == ([8, 4, 2] if workers == 1 else [4, 2])
+    assert [life.failure for life in lives] == [FailureKind.OOM_GPU] * (len(lives) - 1) + [None]
+    assert [life.resumed_at for life in lives] == [0] + [2] * (len(lives) - 1)
+    assert f"injected: {first} prompts" in lives[0].message
     poor_result, rich_result = (states[name].result for name in ("poor", "rich"))
     assert poor_result.metrics.keys() == rich_result.metrics.keys()
     assert poor_result.metrics["G"] == rich_result.metrics["G"]

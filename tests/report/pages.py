@@ -11,7 +11,8 @@ from typing import Any
 
 from par.ledger.current_space import current_space
 from par.ledger.lease import holder
-from par.ledger.ledger import ConfigRecord, Ledger, SeedResult
+from par.ledger.ledger import Ledger
+from par.ledger.records import ConfigRecord, SeedResult, SweepRecord
 from par.report.overview import Overview
 from par.report.page.gathered import Gathered, gather
 from par.report.page.page import page
@@ -37,7 +38,7 @@ def small(
     text = SPACE.format(
         backbones=", ".join(backbones), configurations=max(len(configs), len(backbones)), seeds=seeds, more=more
     )  # fmt: skip
-    ledger = Ledger.create(storage, "demo", {"space": text, "space_path": "demo.yaml"})
+    ledger = Ledger.create(storage, "demo", SweepRecord(space=text, space_path="demo.yaml"))
     for number, outcomes in enumerate(configs):
         suggested = {"optim.lr": 1e-4 * (number + 1)}
         run = current_space(ledger).run_config(backbones[number % len(backbones)], suggested, 0)

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from par import metrics as m
-from par.ledger.ledger import ACCURACY, FORMAT, HISTORY, ConfigRecord, Ledger, SeedResult
-from par.ledger.records import ConfigState, SeedState
+from par.ledger.ledger import ACCURACY, HISTORY, Ledger
+from par.ledger.records import FORMAT, ConfigRecord, SeedResult
+from par.ledger.state import ConfigState, SeedState
 from par.objects import encode
 from par.race.verdicts import judge
 from par.space.space import Space, parse_space

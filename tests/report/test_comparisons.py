@@ -5,7 +5,8 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from par.ledger.ledger import HISTORY, SeedResult
+from par.ledger.ledger import HISTORY
+from par.ledger.records import SeedResult
 from par.statistics.comparison import paired_improvement, probability_of_improvement
 from par.statistics.spread import variance_split
 from tests.report.pages import DIVERGED, Page, good, page_of, small

@@ -2,13 +2,15 @@
 
 import io
 from collections import Counter
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from par.errors import LedgerError
-from par.ledger.ledger import HISTORY, SeedResult
+from par.ledger.ledger import HISTORY
+from par.ledger.records import Attempt, SeedResult
 from par.race.verdicts import judge
 from par.report.page.caveats import caveats
 from par.report.page.datasets import PROFILE_POINTS, cells, confirmed, profiles
@@ -21,9 +23,9 @@ NUMBERS = ("worst", "G ≥ 2", "IQM", "search score")
 
 
 def attempt(ledger, config, seed, **end):
-    number = ledger.begin_attempt(config, seed, {"start": "2026-01-01T12:00:00+00:00"})
+    begun = ledger.begin_attempt(config, seed, Attempt(start="2026-01-01T12:00:00+00:00"))
     if end:
-        ledger.end_attempt(config, seed, number, {"end": "2026-01-01T13:00:00+00:00", **end})
+        ledger.end_attempt(config, seed, replace(begun, end="2026-01-01T13:00:00+00:00", **end))
 
 
 def test_the_failing_seed_is_read_before_the_iqm(tmp_path):

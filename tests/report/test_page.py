@@ -10,7 +10,8 @@ from altair.utils.schemapi import SchemaValidationError
 
 from par.ledger.current_space import current_space
 from par.ledger.lease import hold
-from par.ledger.ledger import ConfigRecord, Ledger, SeedResult
+from par.ledger.ledger import Ledger
+from par.ledger.records import ConfigRecord, SeedResult, SweepRecord
 from par.report.page.blocks import Chart
 from tests.report.pages import Page, good, page_of, small
 from tests.report.synthetic import BACKBONES, HOSTILE
@@ -106,7 +107,7 @@ def test_a_name_cannot_end_the_script(tmp_path):
     name = "</script><script>alert(1)"
     variants = f"{{'{name}': {{}}, b: {{recurrence.anchor: none}}}}"
     text = f"question: q?\nbackbones: [tiny-qwen2]\nvariants: {variants}\nseeds: 1\n"
-    ledger = Ledger.create(tmp_path, "demo", {"space": text, "space_path": "demo.yaml"})
+    ledger = Ledger.create(tmp_path, "demo", SweepRecord(space=text, space_path="demo.yaml"))
     record = ConfigRecord.of(
         current_space(ledger).run_config("tiny-qwen2", {"variant": name}, 0), number=0, suggested={"variant": name}
     )

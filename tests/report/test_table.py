@@ -5,8 +5,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from par.ledger.ledger import ConfigRecord, Ledger, SeedResult
-from par.ledger.records import ConfigState, SeedState, SweepState, Verdict
+from par.ledger.ledger import Ledger
+from par.ledger.records import ConfigRecord, SeedResult, SweepRecord, Verdict
+from par.ledger.state import ConfigState, SeedState, SweepState
 from par.report.plots import accuracy_by_depth
 from par.report.table import results_table
 from par.space.space import Space, parse_space
@@ -32,7 +33,7 @@ def config(number: int, results: dict[int, SeedResult], score: float | None) -> 
 
 def printed(*configs: ConfigState, space: Space = SPACE, width: int = 200) -> str:
     console = Console(width=width, file=io.StringIO())
-    console.print(results_table(SweepState({}, configs), space))
+    console.print(results_table(SweepState(SweepRecord(space=""), configs), space))
     return console.file.getvalue()
 
 
@@ -110,7 +111,7 @@ def test_a_variant_is_shown_by_its_name_alone(tmp_path, monkeypatch):
     assert f"│ {record.id}  PAR hold │" in row
     specs = []
     monkeypatch.setattr("vl_convert.vegalite_to_png", lambda spec, scale: specs.append(spec) or b"")
-    ledger = Ledger.create(tmp_path, "demo", {"space": ""})
+    ledger = Ledger.create(tmp_path, "demo", SweepRecord(space=""))
     ledger.add_config(record)
     ledger.finish(record.id, 0, good(4.0))
     assert accuracy_by_depth(ledger, tmp_path / "plot.png").exists()
@@ -119,7 +120,7 @@ def test_a_variant_is_shown_by_its_name_alone(tmp_path, monkeypatch):
 
 def test_a_picture_names_its_failed_seeds_and_needs_none_that_ended_well(tmp_path):
     """A sweep whose only seed failed, or that has none, has a picture too; of a failed seed it has the kind."""
-    ledger = Ledger.create(tmp_path, "demo", {"space": ""})
+    ledger = Ledger.create(tmp_path, "demo", SweepRecord(space=""))
     assert accuracy_by_depth(ledger, tmp_path / "none.png").read_bytes().startswith(b"\x89PNG")
     record = ConfigRecord.of(tiny_run(), number=0, suggested={})
     ledger.add_config(record)

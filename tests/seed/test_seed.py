@@ -20,7 +20,8 @@ from par.evaluation.answers import NO_ANSWER
 from par.evaluation.halting import HaltingCurve
 from par.evaluation.thresholds import search
 from par.evaluation.traces import Traces
-from par.ledger.ledger import ACCURACY, HALTING, HISTORY, TRACE, ConfigRecord, Ledger, SeedFolder, SeedResult
+from par.ledger.ledger import ACCURACY, HALTING, HISTORY, TRACE, Ledger, SeedFolder
+from par.ledger.records import ConfigRecord, SeedResult, SweepRecord
 from par.objects import Objects
 from par.seed.evaluate import (
     Report,
@@ -62,7 +63,7 @@ class Seed:
 
 def seed_in(folder, **changes) -> Seed:
     run = tiny_run(**changes)
-    ledger = Ledger.create(folder, "demo", {"space": ""})
+    ledger = Ledger.create(folder, "demo", SweepRecord(space=""))
     record = ConfigRecord.of(run, number=0, suggested={})
     ledger.add_config(record)
     return Seed(run, SeedFolder(ledger, record.id, 0))

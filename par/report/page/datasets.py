@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from par import metrics as m
-from par.ledger.records import ConfigState
+from par.ledger.state import ConfigState
 from par.race.selection import optimism
 from par.race.status import last_word, seed_status
 from par.report.page.blocks import Columns, rounded, share_cells, transposed
@@ -76,7 +76,7 @@ def cells(gathered: Gathered) -> Columns:
     found = [
         row(order, config, seed)
         for order, config in enumerate(gathered.ranked())
-        for seed in sorted({*config.seeds, *gathered.race.wanted(config.id)})
+        for seed in sorted({*config.seeds, *gathered.race.seeds_of(config.id)})
     ]
     return transposed(found)
 

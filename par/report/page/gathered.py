@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from par import metrics as m
 from par.ledger.ledger import ACCURACY, HISTORY, READERS, Ledger
-from par.ledger.records import ConfigState, SeedResult
+from par.ledger.records import SeedResult
+from par.ledger.state import ConfigState
 from par.race.racing import Race
 from par.report.overview import Overview
 from par.report.table import rank

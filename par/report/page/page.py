@@ -29,7 +29,7 @@ def page(overview: Overview, ledger: Ledger) -> str:
         standing=_standing(gathered),
         limits=caveats(gathered),
         sections=found,
-        space=ledger.wanted().get("space", overview.state.sweep.get("space", "")),
+        space=ledger.totals().space or ledger.sweep.space,
         data=_read_by(found, tables),
         specs=[{"spec": chart.spec, "datasets": chart.datasets} for section in found for chart in section.charts],
         bundle=_bundle(),

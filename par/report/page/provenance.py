@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from par.ledger.records import ConfigState
+from par.ledger.state import ConfigState
 from par.race.status import last_word, seed_status
 from par.report.page.blocks import Table
 from par.report.page.gathered import Gathered
@@ -64,15 +64,15 @@ def missing_table(gathered: Gathered) -> Table:
 def provenance_table(gathered: Gathered) -> Table:
     """When, with which code and libraries, on which prompts."""
     sweep = gathered.overview.state.sweep
-    libraries = ", ".join(f"{name} {version}" for name, version in sweep.get("libraries", {}).items())
+    libraries = ", ".join(f"{name} {version}" for name, version in sweep.libraries.items())
     facts = {
         "sweep": gathered.overview.name,
-        "created": sweep.get("created"),
+        "created": sweep.created,
         "this page": gathered.overview.now.isoformat(timespec="seconds"),
-        "space": f"{sweep.get('space_path', '')} {sweep.get('space_fingerprint', '')}".strip(),
-        "commit": sweep.get("commit"),
-        "source": sweep.get("source"),
-        "Python": sweep.get("python"),
+        "space": f"{sweep.space_path} {sweep.space_fingerprint or ''}".strip(),
+        "commit": sweep.commit,
+        "source": sweep.source,
+        "Python": sweep.python,
         "libraries": libraries,
         "evaluation sets": "; ".join(evaluation_sets(gathered)),
     }

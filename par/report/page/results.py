@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from par.evaluation.spikes import spikes
-from par.ledger.records import ConfigState
+from par.ledger.state import ConfigState
 from par.race.selection import optimism
 from par.report.page.blocks import Table, p_text, text
 from par.report.page.datasets import groups

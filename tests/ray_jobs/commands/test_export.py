@@ -10,7 +10,8 @@ from pyarrow import parquet
 
 from par.ledger.current_space import current_space
 from par.ledger.lease import hold
-from par.ledger.ledger import HISTORY, Ledger, SeedResult
+from par.ledger.ledger import HISTORY, Ledger
+from par.ledger.records import Attempt, SeedResult
 from ray_jobs.console import BAD_INPUT
 from tests.ledger.ledgers import contents
 from tests.ray_jobs.exports import (
@@ -153,7 +154,7 @@ def test_a_running_sweep_is_exported_as_it_stands(tmp_path):
         (lambda: ledger.write_bytes(config, 0, HISTORY, b"PAR1"), "running", None),
         (lambda: half.write_text('{"metrics": {"extrapol'), "running", None),
         (lambda: ledger.finish(config, 0, scored(0.5)), "done", 0.5),
-        (lambda: ledger.end_attempt(config, 0, 1, {"end": LATER}), "done", 0.5),
+        (lambda: ledger.end_attempt(config, 0, Attempt(number=1, end=LATER)), "done", 0.5),
         (lambda: begin(ledger, config, 1), "done", 0.5),
     ]
     with hold(ledger):

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from par.ledger.lease import hold
-from par.ledger.ledger import ConfigRecord, Ledger, SeedResult
+from par.ledger.ledger import Ledger
+from par.ledger.records import Attempt, ConfigRecord, SeedResult, SweepRecord
 from par.objects import Objects
 from par.testing import tiny_run
 from par.training import checkpoint
@@ -54,13 +56,13 @@ def trained(tmp_path_factory) -> Path:
 @pytest.fixture
 def storage(tmp_path, trained) -> Path:
     """Seeds 0 done, 1 stopped, 2 with an attempt that has no end: all with the same checkpoints."""
-    ledger = Ledger.create(tmp_path, "left", {"space": ""})
+    ledger = Ledger.create(tmp_path, "left", SweepRecord(space=""))
     record = ConfigRecord.of(tiny_run(), number=0, suggested={})
     ledger.add_config(record)
     for seed in range(3):
-        attempt = ledger.begin_attempt(record.id, seed, {"start": "2026-01-01T00:00:00+00:00"})
+        attempt = ledger.begin_attempt(record.id, seed, Attempt(start="2026-01-01T00:00:00+00:00"))
         if seed < 2:
-            ledger.end_attempt(record.id, seed, attempt, {"end": "2026-01-01T01:00:00+00:00"})
+            ledger.end_attempt(record.id, seed, replace(attempt, end="2026-01-01T01:00:00+00:00"))
         shutil.copytree(trained, Path(ledger.checkpoints(record.id, seed).root))
     ledger.finish(record.id, 0, SeedResult(metrics={"G": 1.0}, step=4))
     for name in ("tune/20260101-000000/trial/params.json", "train/0123/snapshot.json"):
@@ -111,7 +113,7 @@ def test_ray_s_files_go_once_nothing_runs(storage):
     """Session files stay while a seed may be running; once its attempt has ended they and its partial checkpoint go."""
     ledger = Ledger.open(storage, "left")
     [config] = ledger.read().configs
-    ledger.end_attempt(config.id, 2, 1, {"end": "2026-01-01T01:00:00+00:00"})
+    ledger.end_attempt(config.id, 2, replace(config.attempts(2)[0], end="2026-01-01T01:00:00+00:00"))
     code, output = par("gc", "left", "--storage", str(storage))
     assert code == 0
     assert rows(output)["session files of Ray"] == ["2", "2 kB"]

@@ -49,7 +49,7 @@ def test_out_names_the_file(ledger, tmp_path):
 
 def test_bad_input_is_refused(ledger, tmp_path):
     """A sweep that is not there or is damaged, a name that is none, a file that cannot be: one line and exit code 2."""
-    Ledger.create(ledger.storage, "damaged", dict(ledger.sweep))
+    Ledger.create(ledger.storage, "damaged", ledger.sweep)
     (Path(ledger.storage) / "damaged" / "sweep.json").write_text('{"format": 1, "space"')
     nowhere = tmp_path / "no" / "folder" / "r.html"
     for arguments, said in (

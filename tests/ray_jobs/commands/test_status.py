@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from par.ledger.lease import hold
-from par.ledger.ledger import Ledger, Verdict
+from par.ledger.ledger import Ledger
+from par.ledger.records import Verdict
 from par.statistics.scores import lower_bound
 from ray_jobs.cli import app
 from ray_jobs.console import BAD_INPUT
@@ -54,7 +55,7 @@ def test_all_sweeps_in_one_table(ledger):
     ledger.give_verdict(first, Verdict(score=0.5, seeds=(0, 1)))
     fail(ledger, second, 0, "HANG")
     begin(ledger, second, 1)
-    Ledger.create(ledger.storage, "other", dict(ledger.sweep))
+    Ledger.create(ledger.storage, "other", ledger.sweep)
     assert row(par("status", "--storage", ledger.storage).output, "demo")[:7] == [
         "demo",
         "2/2",
@@ -117,7 +118,7 @@ def test_a_complete_sweep_needs_nothing(ledger):
 
 def test_a_damaged_sweep_hides_no_other(ledger):
     """The others are shown, and what is wrong with the damaged one is said."""
-    Ledger.create(ledger.storage, "other", dict(ledger.sweep))
+    Ledger.create(ledger.storage, "other", ledger.sweep)
     (Path(ledger.storage) / "other" / "sweep.json").write_text('{"format": 99}')
     output = par("status", "--storage", ledger.storage).output
     assert row(output, "demo")[0] == "demo"

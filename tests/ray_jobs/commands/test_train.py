@@ -9,7 +9,8 @@ import torch
 from typer.testing import CliRunner
 
 from par.config.run import RunConfig
-from par.ledger.ledger import ConfigRecord, Ledger
+from par.ledger.ledger import Ledger
+from par.ledger.records import ConfigRecord, SweepRecord
 from par.testing import TINY
 from ray_jobs.cli import app
 from ray_jobs.trial.spec import TrialSpec
@@ -41,7 +42,10 @@ def test_a_seed_alone_equals_one_of_a_sweep(tmp_path):
     assert code == 0, output
     assert "step 20/20" in output
     run = RunConfig.from_dotted({**TINY, "seed": 3})
-    ledger, record = Ledger.create(tmp_path / "b", "sweep", {"space": ""}), ConfigRecord.of(run, number=0, suggested={})
+    ledger, record = (
+        Ledger.create(tmp_path / "b", "sweep", SweepRecord(space="")),
+        ConfigRecord.of(run, number=0, suggested={}),
+    )
     ledger.add_config(record)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

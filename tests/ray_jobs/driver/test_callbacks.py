@@ -1,6 +1,7 @@
 """What a person sees while trials run."""
 
 import io
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,6 +9,7 @@ from rich.console import Console
 
 from par.errors import FailureKind
 from par.ledger.ledger import Ledger
+from par.ledger.records import Attempt
 from par.race.retry import StartAgain
 from ray_jobs.driver.callbacks import Progress
 from ray_jobs.trial.spec import TrialSpec
@@ -25,9 +27,9 @@ class Silent:
 
 def failed(ledger: Ledger, config: str, message: str) -> str:
     """What is said of a seed whose only attempt ended with this message."""
-    number = ledger.begin_attempt(config, 0, {"start": "2026-01-01T00:00:00.000+00:00"})
-    record = {"end": "2026-01-01T00:01:00.000+00:00", "failure": FailureKind.WORKER_DIED, "message": message}
-    ledger.end_attempt(config, 0, number, record)
+    begun = ledger.begin_attempt(config, 0, Attempt(start="2026-01-01T00:00:00.000+00:00"))
+    lost = replace(begun, failure=FailureKind.WORKER_DIED, message=message)
+    ledger.end_attempt(config, 0, lost.ended_at("2026-01-01T00:01:00.000+00:00", saved_step=0))
     console = Console(file=io.StringIO(), width=300)
     progress = Progress(
         ledger, Silent(), console, done=0, total=4, settle=lambda trial, fault: StartAgain("start 1 of 2 again")

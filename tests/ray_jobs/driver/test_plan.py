@@ -8,7 +8,6 @@ from rich.console import Console
 
 from par.cost.flops import seed_cost
 from par.errors import ConfigError
-from par.ledger.records import SweepState
 from par.space.space import Space, load_space
 from par.space.stages import Stages
 from par.testing import tiny_run
@@ -98,8 +97,8 @@ def test_a_kernel_for_gpus_is_refused_where_workers_get_none(tmp_path):
     space, options = load_space(path), {"storage": "x", "address": None, "tracking_uri": None, "max_concurrent": None}
     on_cpu = Options(**options, cpus_per_worker=1, gpus_per_worker=None)
     with pytest.raises(ConfigError, match=r"compute\.attention=flex needs a GPU.*split"):
-        plans(space, SweepState({}, ()), on_cpu, {"CPU": 2.0})
-    [plan] = plans(space, SweepState({}, ()), on_cpu, {"CPU": 2.0, "GPU": 1.0})
+        plans(space, (), on_cpu, {"CPU": 2.0})
+    [plan] = plans(space, (), on_cpu, {"CPU": 2.0, "GPU": 1.0})
     assert plan.demand.gpus_per_worker == 1
 
 

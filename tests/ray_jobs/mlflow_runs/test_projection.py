@@ -10,7 +10,8 @@ from pathlib import Path
 import mlflow
 import pytest
 
-from par.ledger.ledger import ConfigRecord, Ledger, Verdict
+from par.ledger.ledger import Ledger
+from par.ledger.records import ConfigRecord, SweepRecord, Verdict
 from par.testing import tiny_run
 from ray_jobs.mlflow_runs.projection import Projection, config_name
 from ray_jobs.mlflow_runs.runs import KEY, Point
@@ -159,7 +160,7 @@ def test_a_configuration_is_finished_with_its_last_wanted_seed(tmp_path, empty_s
     """It is FINISHED after the search, no more once its confirmation has begun, and again with the last fresh seed."""
     shutil.copy(empty_store, tmp_path)
     space = SPACE + "confirm: 1\nfresh_seeds: 2\n"
-    ledger = Ledger.create(tmp_path, "demo", {"space": space, "space_path": "demo.yaml", "created": NOON})
+    ledger = Ledger.create(tmp_path, "demo", SweepRecord(space=space, space_path="demo.yaml", created=NOON))
     ledger.add_config(ConfigRecord.of(tiny_run(), number=0, suggested={}))
     [config] = ids(ledger)
     found = []
@@ -384,7 +385,8 @@ def test_first_use_by_five_processes(tmp_path):
     code = (
         "import sys; from par.ledger.ledger import Ledger; from ray_jobs.mlflow_runs.projection import Projection\n"
         "from ray_jobs.mlflow_runs.store import default_uri, open_store\n"
-        "ledger = Ledger.create(sys.argv[1], sys.argv[2], {'space': 'question: which?'})\n"
+        "from par.ledger.records import SweepRecord\n"
+        "ledger = Ledger.create(sys.argv[1], sys.argv[2], SweepRecord(space='question: which?'))\n"
         "Projection(ledger, open_store(default_uri(sys.argv[1]))).sync(ledger.read(), status='FINISHED')\n"
     )
     processes = [

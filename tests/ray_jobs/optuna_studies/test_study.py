@@ -10,7 +10,8 @@ from ray.tune.search import Searcher
 
 from par.errors import ConfigError, FailureKind
 from par.ledger.current_space import current_space
-from par.ledger.ledger import Ledger, SeedResult
+from par.ledger.ledger import Ledger
+from par.ledger.records import Attempt, SeedResult, SweepRecord
 from par.race.retry import BUDGETS, GiveUp, StartAgain
 from par.race.status import is_complete
 from par.space.space import Space, load_space
@@ -39,7 +40,9 @@ RATES = HEAD + "backbones: [tiny-qwen2, tiny-qwen3]\nsearch: {optim.lr: {float: 
 
 def make(folder: Path, text: str) -> tuple[Space, Ledger]:
     (folder / "space.yaml").write_text(text)
-    return load_space(folder / "space.yaml"), Ledger.create(folder, "demo", {"space": text, "space_path": "space.yaml"})
+    return load_space(folder / "space.yaml"), Ledger.create(
+        folder, "demo", SweepRecord(space=text, space_path="space.yaml")
+    )
 
 
 def search(space: Space, ledger: Ledger, *kinds: FailureKind) -> LedgerSearch:
@@ -138,7 +141,7 @@ def test_a_seed_that_died_is_suggested_again_until_its_budget_is_used_up(tmp_pat
     assert isinstance(decision, GiveUp)
     assert tried[0] not in run_to_end(searcher, ledger)
     lives = ledger.read_config(tried[0][0]).attempts(tried[0][1])
-    assert [life.record["message"] for life in lives] == ["signal 11"] * len(tried)
+    assert [life.message for life in lives] == ["signal 11"] * len(tried)
     assert all(life.ended for life in lives)
 
 
@@ -200,7 +203,7 @@ def test_the_attempts_of_a_driver_that_died_are_ended_by_the_next(tmp_path):
     space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 1\n")
     searcher = search(space, ledger)
     spec = searcher.suggest("lost")["spec"]
-    begun = {"start": "2026-01-01T00:00:00.000+00:00", "devices": 2}
+    begun = Attempt(start="2026-01-01T00:00:00.000+00:00", devices=2)
     ledger.begin_attempt(spec["config"], spec["seed"], begun)
     lives = Attempts(ledger, space.stages.search_seeds, lambda config, seed: 40)
     lives.take_over(ledger.read(), "2026-01-01T00:01:00.000+00:00")
@@ -215,11 +218,11 @@ def test_an_attempt_that_outlived_its_drivers_last_sign_takes_no_negative_time(t
     space, ledger = make(tmp_path, RATES + "configurations: 2\nseeds: 1\n")
     spec = search(space, ledger).suggest("lost")["spec"]
     start = "2026-01-01T00:00:10.000+00:00"
-    ledger.begin_attempt(spec["config"], spec["seed"], {"start": start, "devices": 2})
+    ledger.begin_attempt(spec["config"], spec["seed"], Attempt(start=start, devices=2))
     lives = Attempts(ledger, space.stages.search_seeds, lambda config, seed: 0)
     lives.take_over(ledger.read(), "2026-01-01T00:00:00.000+00:00")
     [life] = ledger.read_config(spec["config"]).attempts(spec["seed"])
-    assert (life.record["end"], life.device_seconds) == (start, 0)
+    assert (life.end, life.device_seconds) == (start, 0)
 
 
 def test_a_full_disk_gives_a_seed_up_though_nothing_records_it(small_disk):
@@ -227,7 +230,7 @@ def test_a_full_disk_gives_a_seed_up_though_nothing_records_it(small_disk):
     space, ledger = make(small_disk, RATES + "configurations: 2\nseeds: 1\n")
     searcher = search(space, ledger)
     lost = searcher.suggest("lost")["spec"]
-    ledger.begin_attempt(lost["config"], lost["seed"], {"start": "2026-01-01T00:00:00.000+00:00"})
+    ledger.begin_attempt(lost["config"], lost["seed"], Attempt(start="2026-01-01T00:00:00.000+00:00"))
     searcher.suggest("never begun")
     fill(small_disk, 0)
     for trial in ("lost", "never begun"):

@@ -8,7 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from par.errors import ConfigError
-from par.ledger.ledger import ConfigRecord, Ledger, Verdict
+from par.ledger.ledger import Ledger
+from par.ledger.records import ConfigRecord, Verdict
 from par.space.space import Space, load_space
 from ray_jobs.driver.resolve import begin
 from ray_jobs.optuna_studies.warm_start import fitting, warm_points

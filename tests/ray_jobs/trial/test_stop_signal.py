@@ -9,7 +9,8 @@ import pytest
 
 from par.errors import FailureKind, StoppedError, SupersededError
 from par.ledger.lease import Lease, break_lease, take
-from par.ledger.ledger import HISTORY, ConfigRecord, Ledger
+from par.ledger.ledger import HISTORY, Ledger
+from par.ledger.records import Attempt, ConfigRecord, SweepRecord
 from par.testing import run_processes, tiny_run
 from par.training.checkpoint import committed_step
 from ray_jobs.trial.spec import TrialSpec
@@ -19,7 +20,7 @@ from ray_jobs.trial.trial import supervised
 
 def sweep(folder: Path, **changes: object) -> tuple[TrialSpec, Lease]:
     """A seed of a sweep that this process drives."""
-    ledger = Ledger.create(folder, "sweep", {"space": ""})
+    ledger = Ledger.create(folder, "sweep", SweepRecord(space=""))
     record = ConfigRecord.of(tiny_run(**changes), number=0, suggested={})
     ledger.add_config(record)
     lease = take(ledger)
@@ -83,7 +84,7 @@ def test_an_attempt_that_has_a_successor_writes_nothing(tmp_path):
     """A worker that was taken for dead, and whose seed was started again, writes no checkpoint and no result."""
     seed, _ = sweep(tmp_path, compute__checkpoint_every=5)
     ledger = seed.ledger()
-    numbers = [ledger.begin_attempt(seed.config, seed.seed, {}) for _ in range(2)]
+    numbers = [ledger.begin_attempt(seed.config, seed.seed, Attempt()).number for _ in range(2)]
     assert numbers == [1, 2]
     with pytest.raises(SupersededError, match="attempt 2 has followed attempt 1"):
         supervised(replace(seed, attempt=1), lambda record: None)

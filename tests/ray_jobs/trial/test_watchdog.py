@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from par.ledger.ledger import ConfigRecord, Ledger
+from par.ledger.ledger import Ledger
+from par.ledger.records import ConfigRecord, SweepRecord
 from par.testing import tiny_run
 from ray_jobs.trial.spec import TrialSpec
 from ray_jobs.trial.watchdog import EXIT_CODE, Watchdog, hung
@@ -14,7 +15,7 @@ from ray_jobs.trial.watchdog import EXIT_CODE, Watchdog, hung
 
 @pytest.fixture
 def spec(tmp_path):
-    ledger = Ledger.create(tmp_path, "sweep", {"space": ""})
+    ledger = Ledger.create(tmp_path, "sweep", SweepRecord(space=""))
     record = ConfigRecord.of(tiny_run(), number=0, suggested={})
     ledger.add_config(record)
     return replace(TrialSpec.of(ledger, record, 0, gpus=0, cpus=1, hang_after_s=0.5), attempt=3)
