@@ -1,9 +1,12 @@
 """The whole depth curve: accuracy of every depth of the grid and of every box."""
 
+from dataclasses import replace
+
 from benchmarks.harness import Case, Target
 from benchmarks.reference import plain_curve
 from par.config.run import RunConfig
 from par.evaluation.accuracy import DepthCurve, depth_curve
+from par.evaluation.exam import Exam
 from par.model.build import build_model, build_rendering
 from par.tasks.groups import parse_task
 from par.training.chance import Stream, integer_seed
@@ -33,12 +36,12 @@ def case() -> Case:
         "step_size": run.recurrence.step_size,
         "sequences": run.evaluation.sequences,
     }
-    batch_size = run.evaluation.batch_size
+    exam = replace(Exam.of(run, model, rendering), depths=run.depth_grid(), batch_size=run.evaluation.batch_size)
     return Case(
         name="evaluation",
         setting=SETTING | {"depths": asked["depths"], "questions per pass of the reference": QUESTIONS_PER_PASS},
         amount=run.evaluation.sequences * len(asked["depths"]) * task.boxes,
-        product=lambda: _accuracies(depth_curve(model, task, rendering, **asked, batch_size=batch_size)),
+        product=lambda: _accuracies(depth_curve(exam)),
         reference=lambda: _accuracies(plain_curve(model, task, rendering, **asked, batch_size=QUESTIONS_PER_PASS)),
         target=Target("≥", 6),
         repeats=3,

@@ -69,9 +69,12 @@ def seed_cost(run: RunConfig) -> Cost:
     )
 
 
-def step_flops(run: RunConfig, step: int) -> float:
-    """FLOPs of one optimizer step, all prompts of all workers; cheap once prompts of its depth have been measured."""
-    depth = draw_depth(run, step)
+def step_flops(run: RunConfig, step: int, depth: StepDepth | None = None) -> float:
+    """FLOPs of one optimizer step, all prompts of all workers; cheap once prompts of its depth have been measured.
+
+    ``depth`` is what was drawn for the step; where it is not given it is drawn.
+    """
+    depth = depth or draw_depth(run, step)
     reads = len(answered_iterations(run, depth.iterations))
     reads += extra_negative(run, step, depth) is not None
     trained = _train_prompt(run, depth.operations, depth.iterations, reads)

@@ -3,20 +3,14 @@
 Dimension letters: K iterations 1 … K_max, B prompts, N = depths · boxes branches, D depths, X boxes, S sequences.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
 
 import torch
 from torch import Tensor
-from torch.distributed.device_mesh import DeviceMesh
 
 from par.config.groups import HaltingConfig
-from par.evaluation.accuracy import Reader, frozen_batches
+from par.evaluation.exam import Exam
 from par.evaluation.lazily import LazyReading
-from par.model.looped import LoopedModel
-from par.tasks.groups import GroupTask
-from par.tasks.prompts import Rendering
 from par.training.parallel import gathered, summed
 
 
@@ -33,9 +27,9 @@ def first_firing(p_yes_KS: Tensor, rule: HaltingConfig) -> Tensor:
     return torch.where(fires_RS.any(0), fires_RS.long().argmax(0) + 1, 0)
 
 
-def last_iteration(rule: HaltingConfig, depths: Sequence[int], step_size: int) -> int:
-    """K_max: iterations within which a question may halt, ceil(deepest / step_size) + m."""
-    return ceil(max(depths) / step_size) + rule.m
+def last_iteration(rule: HaltingConfig, exam: Exam) -> int:
+    """K_max: iterations within which a question may halt, those that complete the deepest and m more."""
+    return max(exam.completing) + rule.m
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,50 +55,38 @@ class HaltingCurve:
 
 
 @torch.no_grad()
-def halting_curve(
-    model: LoopedModel,
-    task: GroupTask,
-    rendering: Rendering,
-    rule: HaltingConfig,
-    *,
-    depths: Sequence[int],
-    step_size: int,
-    sequences: int,
-    batch_size: int,
-    mesh: DeviceMesh | None = None,
-) -> HaltingCurve:
+def halting_curve(exam: Exam, rule: HaltingConfig) -> HaltingCurve:
     """Let every question halt by the rule within K_max iterations.
 
     States are read out as the rule needs them, and questions leave when they are settled.
     """
-    last = last_iteration(rule, depths, step_size)
-    reader = Reader(model, task, rendering, depths, extra_candidates=(rendering.yes, rendering.no))
-    counts_6D = torch.zeros(6, len(depths), device=reader.device, dtype=torch.long)
-    calls_2 = torch.zeros(2, device=reader.device, dtype=torch.long)
-    with gathered(model.coda):
-        for _, indices in frozen_batches(sequences, batch_size, mesh):
-            reading = LazyReading(rule, last=last, prompts=len(indices), branches=len(depths) * task.boxes)
-            (halted_BN, answers_BN), targets_BN = reader.read(indices, reading)
-            wanted_B = torch.from_numpy(indices < sequences)
+    last = last_iteration(rule, exam)
+    counts_6D = torch.zeros(6, len(exam.depths), device=exam.device, dtype=torch.long)
+    calls_2 = torch.zeros(2, device=exam.device, dtype=torch.long)
+    with gathered(exam.model.coda):
+        for _, indices in exam.batches():
+            reading = LazyReading(rule, last=last, prompts=len(indices), branches=exam.branches)
+            (halted_BN, answers_BN), targets_BN = exam.read(indices, reading, with_halting=True)
+            wanted_B = torch.from_numpy(indices < exam.sequences)
             right_BN = (answers_BN == targets_BN.cpu()) & (halted_BN > 0)
             reads_BN = torch.from_numpy(reading.read_S).view_as(halted_BN)
             computed_BN = torch.from_numpy(reading.computed_BN)
             right_BDX, halted_BDX, reads_BDX, computed_BDX = (
-                reader.by_depth(values_BN)[wanted_B] for values_BN in (right_BN, halted_BN, reads_BN, computed_BN)
+                exam.by_depth(values_BN)[wanted_B] for values_BN in (right_BN, halted_BN, reads_BN, computed_BN)
             )
             if len(right_BDX):
-                calls_2 += torch.tensor([reading.coda_calls, 1], device=reader.device)
+                calls_2 += torch.tensor([reading.coda_calls, 1], device=exam.device)
             counts_6D += torch.stack([
                 right_BDX.sum((0, 2)), right_BDX.all(-1).sum(0), (halted_BDX == 0).sum((0, 2)), halted_BDX.sum((0, 2)),
                 reads_BDX.sum((0, 2)), computed_BDX.sum((0, 2)),
-            ]).to(reader.device)  # fmt: skip
-    right_D, full_D, not_halted_D, iterations_D, reads_D, computed_D = summed(counts_6D, mesh).tolist()
-    calls, batches = summed(calls_2, mesh).tolist()
-    questions = sequences * task.boxes
+            ]).to(exam.device)  # fmt: skip
+    right_D, full_D, not_halted_D, iterations_D, reads_D, computed_D = summed(counts_6D, exam.mesh).tolist()
+    calls, batches = summed(calls_2, exam.mesh).tolist()
+    questions = exam.questions
     return HaltingCurve(
-        depths=tuple(depths),
+        depths=exam.depths,
         single_query=tuple(right / questions for right in right_D),
-        full_state=tuple(right / sequences for right in full_D),
+        full_state=tuple(right / exam.sequences for right in full_D),
         not_halted=tuple(silent / questions for silent in not_halted_D),
         mean_iterations=tuple(
             iterations / (questions - silent) if silent < questions else None
@@ -113,5 +95,5 @@ def halting_curve(
         mean_reads=tuple(reads / questions for reads in reads_D),
         mean_computed=tuple(computed / questions for computed in computed_D),
         coda_calls=calls / batches,
-        sequences=sequences,
+        sequences=exam.sequences,
     )

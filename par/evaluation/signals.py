@@ -1,19 +1,15 @@
 """Signals of instability in a trained model. Dimension letters: R iterations."""
 
 from collections.abc import Sequence
-from math import ceil
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
-from par.config.run import RunConfig
-from par.evaluation.accuracy import Reader
-from par.model.looped import LoopedModel
+from par.evaluation.exam import Exam
 from par.model.reading import Answer, Shown, Staying
-from par.tasks.groups import parse_task
-from par.tasks.prompts import Rendering
 from par.tasks.streams import Split
 from par.training.parallel import summed
 
@@ -40,18 +36,16 @@ class DriftAt:
 
 
 @torch.no_grad()
-def drift_profile(
-    model: LoopedModel, rendering: Rendering, run: RunConfig, mesh: DeviceMesh | None = None
-) -> tuple[float, float, float]:
-    """rms(s_k) / rms(s_1) before rescaling at k = R/2, R, 2R on prompts of d_train operations; R = ceil(d_train / c).
+def drift_profile(exam: Exam) -> tuple[float, float, float]:
+    """rms(s_k) / rms(s_1) before rescaling at k = R/2, R, 2R on validation prompts of the exam's deepest depth.
 
-    Mean over tokens; k is at least 1. All workers read the same prompts and return the mean of their equal numbers.
+    R completes that depth. Mean over tokens; k is at least 1. All workers read the same prompts and return the mean of
+    their equal numbers.
     """
-    R = ceil(run.task.train_depth / run.recurrence.step_size)
-    reader = Reader(model, parse_task(run.task.name), rendering, (run.task.train_depth,), split=Split.VALIDATION)
+    R = max(exam.completing)
     wanted = (max(1, R // 2), R, 2 * R)
-    drifts_K, _ = reader.read(np.arange(PROMPTS), DriftAt(wanted))
-    by_iteration = dict(zip(sorted(set(wanted)), _mean_over_workers(drifts_K, mesh), strict=True))
+    drifts_K, _ = replace(exam, split=Split.VALIDATION).read(np.arange(PROMPTS), DriftAt(wanted))
+    by_iteration = dict(zip(sorted(set(wanted)), _mean_over_workers(drifts_K, exam.mesh), strict=True))
     half, once, twice = (by_iteration[k] for k in wanted)
     return half, once, twice
 

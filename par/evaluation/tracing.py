@@ -3,66 +3,45 @@
 Dimension letters: K iterations, B prompts, N branches, C candidates, S questions.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from par.evaluation.accuracy import Reader, frozen_batches
 from par.evaluation.answers import answers_and_p_yes
+from par.evaluation.exam import Exam
 from par.evaluation.traces import SPLITS, Traces
-from par.model.looped import LoopedModel
 from par.model.reading import AllBranches
-from par.tasks.groups import GroupTask
-from par.tasks.prompts import Rendering
-from par.tasks.streams import Split
 
 Columns = list[np.ndarray]
 """The columns of Traces for some questions."""
 
 
 @torch.no_grad()
-def record_traces(
-    model: LoopedModel,
-    task: GroupTask,
-    rendering: Rendering,
-    *,
-    depths: Sequence[int],
-    step_size: int,
-    last: int,
-    sequences: int,
-    batch_size: int,
-    mesh: DeviceMesh | None = None,
-) -> Traces:
-    """Read iterations 1 … ``last`` of the first ``sequences`` frozen prompts of both splits; each worker gets all."""
-    yes_no = (rendering.yes, rendering.no)
+def record_traces(exam: Exam, last: int) -> Traces:
+    """Read iterations 1 … ``last`` of the frozen prompts of both splits, whatever the exam's; each worker gets all."""
     pieces: list[Columns] = []
     for split in SPLITS:
-        reader = Reader(model, task, rendering, depths, extra_candidates=yes_no, split=split)
-        for _, indices in frozen_batches(sequences, batch_size, mesh):
-            pieces.append(_questions(reader, split, indices, step_size, last, indices < sequences))
-    return Traces(*(np.concatenate(column) for column in zip(*_of_all_workers(pieces, mesh), strict=True)))
+        asked = replace(exam, split=split)
+        pieces += [_questions(asked, indices, last) for _, indices in asked.batches()]
+    return Traces(*(np.concatenate(column) for column in zip(*_of_all_workers(pieces, exam.mesh), strict=True)))
 
 
-def _questions(
-    reader: Reader, split: Split, indices: np.ndarray, step_size: int, last: int, wanted_B: np.ndarray
-) -> Columns:
-    logits_KBNC, targets_BN = reader.read(indices, AllBranches(range(1, last + 1)))
+def _questions(exam: Exam, indices: np.ndarray, last: int) -> Columns:
+    logits_KBNC, targets_BN = exam.read(indices, AllBranches(range(1, last + 1)), with_halting=True)
     K, _, N = logits_KBNC.shape[:3]
     answer_BNK, p_yes_BNK = (values_KBN.movedim(0, -1) for values_KBN in answers_and_p_yes(logits_KBNC))
-    depth_N, box_N = (
-        np.repeat(reader.depths[::-1], reader.task.boxes),
-        np.tile(np.arange(reader.task.boxes), len(reader.depths)),
-    )
+    boxes, wanted_B = exam.task.boxes, indices < exam.sequences
     B = int(wanted_B.sum())
     return [
-        np.full(B * N, split),
+        np.full(B * N, exam.split),
         np.repeat(indices[wanted_B], N),
-        np.tile(depth_N, B),
-        np.tile(-(-depth_N // step_size), B),
-        np.tile(box_N, B),
+        np.tile(np.repeat(exam.depths[::-1], boxes), B),
+        np.tile(np.repeat(exam.completing[::-1], boxes), B),
+        np.tile(np.arange(boxes), B * len(exam.depths)),
         targets_BN.cpu().numpy()[wanted_B].reshape(-1),
         p_yes_BNK.half().cpu().numpy()[wanted_B].reshape(-1, K),
         answer_BNK.to(torch.int8).cpu().numpy()[wanted_B].reshape(-1, K),

@@ -62,28 +62,37 @@ class LoopedModel(nn.Module):
         self.norm = decoder.norm
         self.kernel = kernel
 
-    def forward(self, packed: Packed, plan: Iterations | Reading) -> tuple[Tensor, Tensor]:
+    def forward(self, packed: Packed, plan: Iterations) -> tuple[Tensor, Tensor]:
         """Logits (K, B, N, C) of the candidates at the branches' answer rows, and the drift of the last iteration.
 
-        Iterations are for training: the K kept states pass the coda as one batch. A Reading is for all else: it reads
-        the states as they come, so that memory does not grow with R, and its own result takes the place of the logits.
+        The K kept states pass the coda as one batch.
         """
-        hidden_BTH = self.embed(packed.ids_BT)
-        candidates_BCH = self.head(packed.candidates_BC)
-        cos_BTD, sin_BTD = self.rotary(hidden_BTH, packed.positions_BT)
-        context = Context(cos_BTD, sin_BTD, packed.layout, self.kernel)
-        e_BTH = context.apply(self.prelude, hidden_BTH)
-        if isinstance(plan, Iterations):
-            kept, drift = self.recurrence(e_BTH, context, packed.real_BT, plan)
-            answers_MNH = self.coda(torch.cat(kept), context.repeated(len(kept)))
-            return candidate_logits(self.norm(answers_MNH.unflatten(0, (len(kept), -1))), candidates_BCH), drift
+        e_BTH, context, candidates_BCH = self._begin(packed)
+        kept, drift = self.recurrence(e_BTH, context, packed.real_BT, plan)
+        answers_MNH = self.coda(torch.cat(kept), context.repeated(len(kept)))
+        return candidate_logits(self.norm(answers_MNH.unflatten(0, (len(kept), -1))), candidates_BCH), drift
+
+    def read(self, packed: Packed, reading: Reading) -> Tensor:
+        """What a reading finds in the states as they come, so that memory does not grow with R.
+
+        Sharded, it gathers weights as a forward pass does: `par.training.parallel.shard` registers it.
+        """
+        e_BTH, context, candidates_BCH = self._begin(packed)
 
         def answer(state_BTH: Tensor, context: Context, rows_B: Tensor | None) -> Tensor:
             rows_BCH = candidates_BCH if rows_B is None else candidates_BCH[rows_B]
             return candidate_logits(self.norm(self.coda(state_BTH, context)), rows_BCH)
 
         def listen(shown: Shown) -> Staying | None:
-            return plan.after(shown, answer)
+            return reading.after(shown, answer)
 
-        _, drift = self.recurrence(e_BTH, context, packed.real_BT, Iterations.all_of(plan.count), listen)
-        return plan.result(), drift
+        self.recurrence(e_BTH, context, packed.real_BT, Iterations.all_of(reading.count), listen)
+        return reading.result()
+
+    def _begin(self, packed: Packed) -> tuple[Tensor, Context, Tensor]:
+        """The prelude's output e (B, T, H), what layers are told, and the candidates (B, C, H)."""
+        hidden_BTH = self.embed(packed.ids_BT)
+        candidates_BCH = self.head(packed.candidates_BC)
+        cos_BTD, sin_BTD = self.rotary(hidden_BTH, packed.positions_BT)
+        context = Context(cos_BTD, sin_BTD, packed.layout, self.kernel)
+        return context.apply(self.prelude, hidden_BTH), context, candidates_BCH

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 
 from par import metrics as m
 from par.config.run import RunConfig
-from par.cost.memory import evaluation_prompts
 from par.cost.sizes import recorded_iterations
 from par.evaluation.accuracy import DepthCurve, batch_drift, depth_curve
+from par.evaluation.exam import Exam
 from par.evaluation.extrapolation import accuracy_at, extrapolation, extrapolation_auc
 from par.evaluation.halting import HaltingCurve, halting_curve
 from par.evaluation.signals import drift_profile
@@ -25,7 +25,6 @@ from par.evaluation.tracing import record_traces
 from par.ledger.ledger import ACCURACY, HALTING, TRACE
 from par.metrics import Metric
 from par.objects import Objects
-from par.tasks.groups import parse_task
 from par.tasks.streams import Split
 from par.training.loop import Trainer
 from par.training.parallel import agreed, workers
@@ -48,27 +47,23 @@ def outcome(trainer: Trainer, history: list[dict[str, Any]], kept: Objects, repo
 
     ``kept`` is where an evaluation that was interrupted finds its counts, those of the same code, ``source``.
     """
-    run, grid = trainer.run, _grid(trainer)
-    asked = (trainer.model, parse_task(run.task.name), trainer.rendering)
-    curve = _depth_curve(trainer, kept, report, source)
+    run, exam = trainer.run, Exam.of(trainer.run, trainer.model, trainer.rendering, trainer.mesh)
+    at_d_train = replace(exam, depths=(run.task.train_depth,))
+    curve = _depth_curve(trainer, exam, kept, report, source)
     metrics = seed_metrics(run, curve)
-    drift_in_batch = batch_drift(
-        *asked, depth=run.task.train_depth, step_size=grid["step_size"], batch_size=grid["batch_size"]
-    )
-    metrics |= m.by_name({m.BATCH_DRIFT: drift_in_batch, m.EVALUATION_PROMPTS: float(grid["batch_size"])})
-    metrics |= signal_metrics(drift_profile(trainer.model, trainer.rendering, run, trainer.mesh), history)
+    metrics |= m.by_name({m.BATCH_DRIFT: batch_drift(at_d_train), m.EVALUATION_PROMPTS: float(exam.batch_size)})
+    metrics |= signal_metrics(drift_profile(at_d_train), history)
     files = {ACCURACY: to_parquet(list(curve_rows(curve)))}
     if run.halting.mode == "learned":
-        halting = halting_curve(*asked, run.halting, **grid)
+        halting = halting_curve(exam, run.halting)
         files[HALTING] = to_parquet(list(curve_rows(halting)))
-        traced: dict[str, Any] = grid | {"sequences": run.halting.trace_sequences}
-        traces = record_traces(*asked, last=recorded_iterations(run), **traced)
+        traces = record_traces(replace(exam, sequences=run.halting.trace_sequences), recorded_iterations(run))
         files[TRACE] = traces.to_parquet()
         metrics |= halting_metrics(run, halting) | threshold_metrics(run, traces)
     return Outcome(metrics, files)
 
 
-def _depth_curve(trainer: Trainer, kept: Objects, report: Report, source: str) -> DepthCurve:
+def _depth_curve(trainer: Trainer, exam: Exam, kept: Objects, report: Report, source: str) -> DepthCurve:
     """Read the depth grid; an evaluation of the same weights that was interrupted goes on from its last batch."""
     run = trainer.run
     owner = {"fingerprint": run.fingerprint(), "seed": run.seed, "step": trainer.step, "source": source}
@@ -76,35 +71,19 @@ def _depth_curve(trainer: Trainer, kept: Objects, report: Report, source: str) -
     def keep(tally: Tally) -> None:
         if workers(trainer.mesh)[0] == 0:
             tally.save(kept, owner)
-        sequences = run.evaluation.sequences
-        report({"phase": "evaluate", "step": trainer.step, "prompts": tally.prompts, "sequences": sequences})
+        report({"phase": "evaluate", "step": trainer.step, "prompts": tally.prompts, "sequences": exam.sequences})
 
-    begun = agreed(Tally.load(kept, owner, len(run.tested_depths())), trainer.mesh)
-    task = parse_task(run.task.name)
-    return depth_curve(trainer.model, task, trainer.rendering, **_grid(trainer), begun=begun, keep=keep)
+    begun = agreed(Tally.load(kept, owner, len(exam.depths)), trainer.mesh)
+    return depth_curve(exam, begun=begun, keep=keep)
 
 
 def accuracy_on_the_way(trainer: Trainer) -> dict[str, float]:
     """Single-query accuracy at d_train on one batch of validation prompts, for the training record."""
-    run = trainer.run
-    curve = depth_curve(
-        trainer.model, parse_task(run.task.name), trainer.rendering, depths=(run.task.train_depth,),
-        step_size=run.recurrence.step_size, sequences=ON_THE_WAY_PROMPTS, batch_size=ON_THE_WAY_PROMPTS,
-        mesh=trainer.mesh, split=Split.VALIDATION,
+    exam = replace(
+        Exam.of(trainer.run, trainer.model, trainer.rendering, trainer.mesh), depths=(trainer.run.task.train_depth,),
+        sequences=ON_THE_WAY_PROMPTS, batch_size=ON_THE_WAY_PROMPTS, split=Split.VALIDATION,
     )  # fmt: skip
-    return {m.ON_THE_WAY.name: curve.single_query[0]}
-
-
-def _grid(trainer: Trainer) -> dict[str, Any]:
-    """What is read: the depth grid on the frozen test prompts."""
-    run = trainer.run
-    return {
-        "depths": run.tested_depths(),
-        "step_size": run.recurrence.step_size,
-        "sequences": run.evaluation.sequences,
-        "batch_size": evaluation_prompts(run),
-        "mesh": trainer.mesh,
-    }
+    return {m.ON_THE_WAY.name: depth_curve(exam).single_query[0]}
 
 
 def curve_rows(curve: DepthCurve | HaltingCurve) -> Iterator[dict[str, float | int | None]]:

@@ -109,7 +109,7 @@ class _Training:
             self.checkpoints.delete(COUNTS)  # those of weights that are now trained again
         peak = matrix_peak(trainer.device, train.precision)
         if self.history and UNRECORDED in self.history[-1]:
-            self.recent = [StepReport(**row) for row in self.history.pop()[UNRECORDED]]
+            self.recent = [StepReport.of(row, trainer.run) for row in self.history.pop()[UNRECORDED]]
         for step in self._steps():
             self.heartbeat()
             self.recent.append(step)
@@ -162,7 +162,7 @@ def _summary(reports: list[StepReport]) -> dict[str, Any]:
             m.LOSS: sum(r.loss for r in reports) / len(reports),
             m.GRAD_NORM: max(r.grad_norm for r in reports),
             m.DRIFT: sum(r.drift for r in reports) / len(reports),
-            m.ITERATIONS: sum(r.iterations for r in reports) / len(reports),
+            m.ITERATIONS: sum(r.depth.iterations for r in reports) / len(reports),
             m.RATE_FACTOR: reports[-1].rate_factor,
             m.STEPS_PER_S: len(reports) / seconds,
         }
@@ -172,8 +172,8 @@ def _summary(reports: list[StepReport]) -> dict[str, Any]:
 
 def _speed(trainer: Trainer, reports: list[StepReport], peak: float) -> dict[str, float]:
     """What the steps cost beside what the device can do, per worker."""
-    flops = sum(step_flops(trainer.run, report.step - 1) for report in reports) / trainer.run.compute.workers
-    rate = flops / sum(report.seconds for report in reports)
+    flops = sum(step_flops(trainer.run, report.step - 1, report.depth) for report in reports)
+    rate = flops / trainer.run.compute.workers / sum(report.seconds for report in reports)
     memory = peak_memory_gib(trainer.device)
     return {m.FLOPS.name: rate, m.UTILISATION.name: rate / peak, m.PEAK_MEMORY.name: memory}
 

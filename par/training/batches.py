@@ -24,6 +24,8 @@ from par.training.stretch import draw_factor
 class MicroBatch:
     """One forward pass of one worker."""
 
+    depth: StepDepth
+    """d and R of the whole step."""
     packed: Packed
     plan: Iterations
     targets: Targets
@@ -34,7 +36,9 @@ class MicroBatch:
         """The same tensors on a device."""
         reset = None if self.plan.reset is None else self.plan.reset.to(device)
         asked = None if self.lesson is None else self.lesson.to(device)
-        return MicroBatch(self.packed.to(device), replace(self.plan, reset=reset), self.targets.to(device), asked)
+        return MicroBatch(
+            self.depth, self.packed.to(device), replace(self.plan, reset=reset), self.targets.to(device), asked
+        )
 
 
 class Batches:
@@ -50,7 +54,8 @@ class Batches:
 
     def micro_batches(self, step: int, *, rank: int = 0, workers: int = 1) -> Iterator[MicroBatch]:
         """Yield the forward passes of one worker: its contiguous share of the global batch, in sample order."""
-        depth, branches = self.depth(step), self._branches(step)
+        depth = self.depth(step)
+        branches = self._branches(step, depth)
         share = self.run.train.batch_size // workers
         size = self.run.prompts_per_pass
         answered = answered_iterations(self.run, depth.iterations)
@@ -79,10 +84,10 @@ class Batches:
             window = self.run.recurrence.gradient_window
             plan = Iterations(count=depth.iterations, keep=kept, window=window, reset=reset)
             asks = lesson(prompts, asked, kept, taught, step_size=self.run.recurrence.step_size, stretch=stretch)
-            yield MicroBatch(packed, plan, targets, asks)
+            yield MicroBatch(depth, packed, plan, targets, asks)
 
-    def _branches(self, step: int) -> Branches:
-        lengths_BP = draw_lengths(self.run, step, self.depth(step))
+    def _branches(self, step: int, depth: StepDepth) -> Branches:
+        lengths_BP = draw_lengths(self.run, step, depth)
         if self.run.train.branches.boxes == "one":
             return Branches(lengths_BP, draw_boxes(self.run, step, self.task.boxes))
         return Branches.all_boxes(lengths_BP, self.task.boxes)

@@ -63,7 +63,7 @@ class Teacher:
     @torch.no_grad()
     def answers(self, asked: Lesson, kept: int) -> Tensor:
         """Probabilities (K, B, N, C) of the candidates; zero at iterations that are not taught."""
-        logits_1BMC, _ = self.model(asked.packed, OwnIteration(asked.own))
+        logits_1BMC = self.model.read(asked.packed, OwnIteration(asked.own))
         B, _, C = logits_1BMC[0].shape
         probabilities_JBNC = logits_1BMC[0].float().softmax(-1).view(B, len(asked.places), -1, C).transpose(0, 1)
         answers_KBNC = probabilities_JBNC.new_zeros(kept, *probabilities_JBNC.shape[1:])

@@ -1,9 +1,9 @@
 """The training loop: a generator of reports. Saving, logging and stopping belong to whoever listens."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from par.model.build import build_model, build_rendering
 from par.tasks.groups import parse_task
 from par.training.batches import Batches, MicroBatch
 from par.training.chance import Stream, integer_seed
+from par.training.depth import StepDepth, draw_depth
 from par.training.distill import Teacher
 from par.training.objectives import weighted_loss
 from par.training.optim import build_optimizers, clip_gradients, rate_factor, set_rate
@@ -33,8 +34,8 @@ class StepReport:
     """Global norm before clipping."""
     rate_factor: float
     """Share of the peak learning rates."""
-    iterations: int
-    """R of this step."""
+    depth: StepDepth
+    """d and R of this step."""
     drift: float
     """rms(s_R) / rms(s_1) before rescaling, mean over real tokens."""
     seconds: float
@@ -42,8 +43,15 @@ class StepReport:
     """Whether a worker wants to leave; all of them hear it after the same step."""
 
     def row(self) -> dict[str, Any]:
-        """The report as one flat record."""
+        """The report as plain data."""
         return asdict(self)
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], run: RunConfig) -> Self:
+        """Build from plain data; those of earlier versions say of the depth only R."""
+        values = {name: value for name, value in row.items() if name not in ("depth", "iterations")}
+        depth = StepDepth(**row["depth"]) if "depth" in row else draw_depth(run, row["step"] - 1)
+        return cls(depth=depth, **values)
 
 
 class Trainer:
@@ -79,41 +87,46 @@ class Trainer:
         """
         while self.step < self.run.train.steps:
             started = perf_counter()
-            loss, drift, grad_norm, leaving, finite = self._gradients()
-            iterations = self.batches.depth(self.step).iterations
+            batch = self.batch()
+            depth = batch[0].depth
+            loss, drift, grad_norm, leaving, finite = self._gradients(batch)
             if not finite:
-                raise DivergedError.at(self.step + 1, loss, grad_norm, iterations)
+                raise DivergedError.at(self.step + 1, loss, grad_norm, depth.iterations)
             factor = rate_factor(self.run.optim, self.run.train, self.step)
             self._update(factor)
             self.step += 1
             yield StepReport(
-                step=self.step, loss=loss, grad_norm=grad_norm, rate_factor=factor, iterations=iterations, drift=drift,
+                step=self.step, loss=loss, grad_norm=grad_norm, rate_factor=factor, depth=depth, drift=drift,
                 seconds=perf_counter() - started, leaving=leaving > 0,
             )  # fmt: skip
 
-    def _gradients(self) -> tuple[float, float, float, float, bool]:
+    def batch(self) -> list[MicroBatch]:
+        """This worker's share of the next step."""
+        rank, size = workers(self.mesh)
+        return list(self.batches.micro_batches(self.step, rank=rank, workers=size))
+
+    def _gradients(self, batch: list[MicroBatch]) -> tuple[float, float, float, float, bool]:
         """Clip the gradients of the global batch; return loss, drift, norm before that, leavers, and whether to step.
 
         The step is taken if loss and norm are finite. All are reduced over the workers, so that these decide alike,
         and leave the device in one transfer.
         """
-        loss, drift, leavers = self._forward_backward()
+        loss, drift, leavers = self._forward_backward(batch)
         grad_norm = clip_gradients(self.model, self.run.optim.clip)
         finite = torch.isfinite(loss) & torch.isfinite(grad_norm)
         *figures, finite = torch.stack([loss, drift, grad_norm, leavers, finite]).tolist()
         return *figures, bool(finite)
 
-    def _forward_backward(self) -> tuple[Tensor, Tensor, Tensor]:
+    def _forward_backward(self, batch: list[MicroBatch]) -> tuple[Tensor, Tensor, Tensor]:
         """Accumulate the gradients of the global batch; return its loss, its mean drift, and how many want to leave.
 
         All three are scalars on the device.
         """
-        rank, size = workers(self.mesh)
-        micro_batches = list(self.batches.micro_batches(self.step, rank=rank, workers=size))
+        _, size = workers(self.mesh)
         totals = torch.zeros(4, device=self.device)
-        for number, micro in enumerate(micro_batches, start=1):
+        for number, micro in enumerate(batch, start=1):
             micro = micro.to(self.device)
-            with gradients_reduced(self.model, now=number == len(micro_batches)):
+            with gradients_reduced(self.model, now=number == len(batch)):
                 logits_KBNC, drift = self.model(micro.packed, micro.plan)
                 taught_KBNC = self._teach(micro)
                 loss = weighted_loss(

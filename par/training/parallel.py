@@ -10,7 +10,7 @@ from torch import distributed as dist
 from torch import nn
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 
 from par.errors import ParError
 from par.model.looped import LoopedModel
@@ -61,6 +61,7 @@ def shard(model: LoopedModel, mesh: DeviceMesh | None, precision: str = "fp32") 
     fully_shard([model.embed, model.head], mesh=mesh, mp_policy=policy)
     for unit in (*model.prelude, model.recurrence, *model.coda.layers, model.coda.answer, model):
         fully_shard(unit, mesh=mesh, mp_policy=policy, reshard_after_forward=True)  # the root, too, after a reading
+    register_fsdp_forward_method(model, LoopedModel.read.__name__)
 
 
 @contextmanager

@@ -152,8 +152,14 @@ class LedgerSearch(NotPickled, Searcher):
         return BackboneStudy(self.space, backbone, known, recorded_points(self.ledger, backbone))
 
     def _give_verdicts(self, config: str) -> None:
-        """Write the verdict on every stage that is complete, and tell the study."""
+        """Write the verdict on every stage that is complete, and tell the study.
+
+        It counts device-hours: while a seed with a result is still running its attempt has no end yet, and its own end
+        will bring the verdict.
+        """
         state = self.race.configs[config]
+        if any(run.config == config and run.seed in state.results for run in self.running.values()):
+            return
         for stage, seeds in self.race.due(config):
             verdict = judge(state, stage, seeds, self.space.score)
             self.ledger.give_verdict(config, verdict)

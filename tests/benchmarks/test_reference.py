@@ -14,7 +14,8 @@ from benchmarks import core_iteration, evaluation, train_step
 from benchmarks.reference import PlainTrainer, Questions, candidate_log_probabilities, loop, plain_curve, progress_loss
 from benchmarks.wide import WIDE, registered
 from par.config.backbones import BACKBONES
-from par.evaluation.accuracy import Reader, depth_curve
+from par.evaluation.accuracy import depth_curve
+from par.evaluation.exam import Exam
 from par.model.looped import LoopedModel
 from par.model.reading import AllBranches
 from par.model.weights import random_parent
@@ -105,7 +106,7 @@ def test_accuracies_are_the_products(rendering, anchor, step_size):
     """One packed pass and a pass for each depth and box count the same questions right, the last batch cut short."""
     asked = {"depths": DEPTHS, "step_size": step_size, "sequences": 10, "batch_size": 4}
     subject = model("qwen3", rendering, anchor=anchor)
-    wanted = depth_curve(subject, TASK, RENDERINGS[rendering], **asked)
+    wanted = depth_curve(Exam(model=subject, task=TASK, rendering=RENDERINGS[rendering], **asked))
     found = plain_curve(subject, TASK, RENDERINGS[rendering], **asked)
     assert found.depths == wanted.depths
     assert found.single_query == pytest.approx(wanted.single_query, abs=1e-6)
@@ -117,8 +118,8 @@ def test_accuracies_are_the_products(rendering, anchor, step_size):
 def test_every_answer_is_the_products():
     """Log-probabilities of the candidates agree for every prompt, depth and box, not only what is right on average."""
     subject, rendering, indices = MODELS["qwen3", "compact", False], RENDERINGS["compact"], np.arange(4)
-    reader = Reader(subject, TASK, rendering, DEPTHS)
-    logits_KBNC, _ = reader.read(indices, AllBranches(DEPTHS))
+    exam = Exam(model=subject, task=TASK, rendering=rendering, depths=DEPTHS, sequences=4, batch_size=4)
+    logits_KBNC, _ = exam.read(indices, AllBranches(DEPTHS))
     for number, depth in enumerate(DEPTHS):
         drawn = examples(TASK, seed=EVALUATION_SEED, split=Split.TEST, indices=indices, depth=depth)
         questions = Questions.about(rendering.render(drawn), range(TASK.boxes))

@@ -9,9 +9,9 @@ import pytest
 from par.config.keys import RENAMED, known_keys, leaves, nest, renamed, renamed_text
 from par.config.run import RunConfig
 from par.errors import ConfigError, SpaceError
-from par.ledger.current_space import current_space, want
+from par.ledger.current_space import current_space, write_totals
 from par.ledger.ledger import Ledger
-from par.ledger.records import ConfigRecord
+from par.ledger.records import ConfigRecord, SweepRecord, SweepTotals
 from par.space.space import parse_space
 from par.testing import tiny_run
 
@@ -73,15 +73,15 @@ def test_what_is_written_today_is_read_as_it_is():
 def test_a_recorded_space_of_an_earlier_version_is_read(tmp_path, where):
     """It means what it meant, and can be recorded again; a sentence that mentions an old key stays as it is."""
     old, new = (SPACE.format(group=group) for group in ("train", "compute"))
-    ledger = Ledger.create(tmp_path, "sweep", {"space": old, "space_path": "sweep.yaml"})
+    ledger = Ledger.create(tmp_path, "sweep", SweepRecord(space=old, space_path="sweep.yaml"))
     if where == "made larger":
-        ledger.want({"space": old, "seeds": [3]})
+        ledger.write_totals(SweepTotals(space=old, seeds=(3,)))
     read = current_space(ledger)
     assert read.text == new
     assert read.question == "Does train.workers matter?"
     expected = parse_space(new, tmp_path / "sweep.yaml")
     assert replace(read, stages=expected.stages).fingerprint() == expected.fingerprint()
-    want(ledger, read)
+    write_totals(ledger, read)
     assert current_space(ledger) == read
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import prod
 from statistics import fmean
 
@@ -12,13 +13,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from par.config.backbones import BACKBONES
 from par.config.run import RunConfig
 from par.cost import flops as cost
-from par.cost.memory import evaluation_prompts
 from par.cost.sizes import layer_entries, recorded_iterations
 from par.evaluation.accuracy import depth_curve
+from par.evaluation.exam import Exam
 from par.evaluation.halting import halting_curve
 from par.evaluation.tracing import record_traces
 from par.model.build import build_model, build_rendering
-from par.tasks.groups import parse_task
 from par.testing import tiny_run
 from par.training.loop import Trainer
 
@@ -90,7 +90,7 @@ def test_training_flops_are_those_counted(settings):
     found, estimated = [], []
     for step in range(16):
         trainer.step = step
-        found.append(counted(trainer._forward_backward))
+        found.append(counted(partial(trainer._forward_backward, trainer.batch())))
         estimated.append(cost.step_flops(run, step))
     if run.task.name == "s4-full":
         assert fmean(estimated) == pytest.approx(fmean(found), rel=0.1)
@@ -102,19 +102,13 @@ def test_training_flops_are_those_counted(settings):
 def test_evaluation_flops_are_those_counted(settings):
     """The products of the depth curve, and of halting curve and traces where there are any, are counted to 2 %."""
     run = counted_run(settings)
-    rendering, task = build_rendering(run), parse_task(run.task.name)
-    grid = {
-        "depths": run.tested_depths(),
-        "step_size": run.recurrence.step_size,
-        "sequences": run.evaluation.sequences,
-        "batch_size": evaluation_prompts(run),
-    }
-    model = build_model(run, rendering, seed=0)
-    found = counted(lambda: depth_curve(model, task, rendering, **grid))
+    rendering = build_rendering(run)
+    exam = Exam.of(run, build_model(run, rendering, seed=0), rendering)
+    found = counted(lambda: depth_curve(exam))
     if run.halting.mode == "learned":
-        found += counted(lambda: halting_curve(model, task, rendering, run.halting, **grid))
-        traced = grid | {"last": recorded_iterations(run), "sequences": run.halting.trace_sequences}
-        found += counted(lambda: record_traces(model, task, rendering, **traced))
+        found += counted(lambda: halting_curve(exam, run.halting))
+        traced = replace(exam, sequences=run.halting.trace_sequences)
+        found += counted(lambda: record_traces(traced, recorded_iterations(run)))
     assert cost.seed_cost(run).evaluation_flops == pytest.approx(found, rel=0.02)
 
 

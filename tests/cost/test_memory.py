@@ -15,10 +15,10 @@ from par.cost.flops import seed_cost
 from par.cost.memory import evaluation_prompt, evaluation_prompts, memory, training_prompt
 from par.cost.sizes import recorded_iterations
 from par.evaluation.accuracy import depth_curve
+from par.evaluation.exam import Exam
 from par.evaluation.halting import halting_curve
 from par.evaluation.tracing import record_traces
 from par.model.build import build_model, build_rendering
-from par.tasks.groups import parse_task
 from par.testing import tiny_run
 from par.training import checkpoint
 from par.training.batches import MicroBatch
@@ -192,17 +192,16 @@ def test_activations_grow_with_the_depth_and_within_the_window():
 def test_evaluation_peaks_as_estimated(changes):
     """The estimate is within 25 % of the peak of one pass of the widest curve that is read."""
     run = tiny_run(**{"task__train_depth": DEPTH, "evaluation__depths": (DEPTH, 16)} | changes)
-    rendering, task = build_rendering(run), parse_task(run.task.name)
-    model = build_model(run, rendering, seed=0)
-    grid = {"depths": run.tested_depths(), "step_size": run.recurrence.step_size, "sequences": 8, "batch_size": 8}
+    rendering = build_rendering(run)
+    exam = replace(Exam.of(run, build_model(run, rendering, seed=0), rendering), sequences=8, batch_size=8)
     if run.halting.mode == "learned":
-        traced = grid | {"sequences": 4, "last": recorded_iterations(run)}
+        traced = replace(exam, sequences=4)
         peak = max(
-            peak_bytes(lambda: halting_curve(model, task, rendering, run.halting, **grid)),
-            peak_bytes(lambda: record_traces(model, task, rendering, **traced)),
+            peak_bytes(lambda: halting_curve(exam, run.halting)),
+            peak_bytes(lambda: record_traces(traced, recorded_iterations(run))),
         )
     else:
-        peak = peak_bytes(lambda: depth_curve(model, task, rendering, **grid))
+        peak = peak_bytes(lambda: depth_curve(exam))
     assert 8 * evaluation_prompt(run) == pytest.approx(peak, rel=0.25)
 
 

@@ -2,6 +2,7 @@
 
 from math import ceil
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from par.evaluation.accuracy import DepthCurve, batch_drift, depth_curve
+from par.evaluation.exam import Exam
 from par.evaluation.tally import COUNTS, Tally
 from par.model.build import build_model, build_rendering
 from par.model.looped import LoopedModel
@@ -31,9 +33,14 @@ def tiny(rendering: str = "compact", name: str = "swap-s3", seed: int = 0) -> tu
     return build_model(run, words, seed=seed), parse_task(name), words
 
 
+def exam(model: nn.Module, task: GroupTask, words: Rendering, **changes) -> Exam:
+    asked = {"depths": DEPTHS, "sequences": 13, "batch_size": 5}
+    return Exam(model=cast(LoopedModel, model), task=task, rendering=words, **asked | changes)
+
+
 def measure(model: nn.Module, task: GroupTask, words: Rendering, **changes) -> DepthCurve:
-    settings = {"depths": DEPTHS, "step_size": 1, "sequences": 13, "batch_size": 5}
-    return depth_curve(model, task, words, **settings | changes)
+    how = {name: changes.pop(name) for name in ("begun", "keep") if name in changes}
+    return depth_curve(exam(model, task, words, **changes), **how)
 
 
 @torch.no_grad()
@@ -77,7 +84,7 @@ class Oracle(nn.Module):
         self.unused = nn.Parameter(torch.zeros(1))
         self.task, self.words, self.wrong, self.step_size = task, words, wrong, step_size
 
-    def forward(self, packed: Packed, reading: OwnIteration) -> tuple[Tensor, Tensor]:
+    def read(self, packed: Packed, reading: OwnIteration) -> Tensor:
         """At every iteration, or with a step size only at iteration ceil(j / c) of a branch of j operations."""
         P, X = packed.layout.prefix_tokens, self.task.boxes
         operations_BD = packed.ids_BT[:, 1:P].numpy() - self.words.operations
@@ -87,7 +94,7 @@ class Oracle(nn.Module):
         answers_BN = held_BJX[torch.arange(len(held_BJX))[:, None], seen_BN, boxes_BN]
         answers_BN = (answers_BN + torch.isin(boxes_BN, torch.tensor(self.wrong))) % X
         at_1BN = (self._late(torch.tensor(reading.own_N), seen_BN) + answers_BN).unsqueeze(0) % X
-        return nn.functional.one_hot(at_1BN, X).float(), torch.ones(())
+        return nn.functional.one_hot(at_1BN, X).float()
 
     def _late(self, own_N: Tensor, seen_BN: Tensor) -> Tensor:
         return (self.step_size > 0) & (own_N != (seen_BN + self.step_size - 1) // max(1, self.step_size))
@@ -204,7 +211,7 @@ def test_accuracy_does_not_depend_on_the_batch(name):
     model, task, words = tiny("text", name)
     one, *others = (measure(model, task, words, batch_size=size) for size in (1, 4, 16))
     assert all(other == one for other in others)
-    assert 0 <= batch_drift(model, task, words, depth=8, step_size=1, batch_size=16) < 1e-4
+    assert 0 <= batch_drift(exam(model, task, words, depths=(8,), batch_size=16)) < 1e-4
 
 
 def test_drift_between_batches_is_measured():
@@ -213,9 +220,8 @@ def test_drift_between_batches_is_measured():
     words = CompactRendering(task, 3)
 
     class Leaky(Oracle):
-        def forward(self, packed: Packed, reading: OwnIteration) -> tuple[Tensor, Tensor]:
-            logits, drift = super().forward(packed, reading)
-            return logits + 0.25 * len(packed.ids_BT), drift
+        def read(self, packed: Packed, reading: OwnIteration) -> Tensor:
+            return super().read(packed, reading) + 0.25 * len(packed.ids_BT)
 
     leaky = Leaky(task, words)
-    assert batch_drift(leaky, task, words, depth=5, step_size=1, batch_size=9) == pytest.approx(0.25 * 7)
+    assert batch_drift(exam(leaky, task, words, depths=(5,), batch_size=9)) == pytest.approx(0.25 * 7)

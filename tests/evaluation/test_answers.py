@@ -1,5 +1,7 @@
 """What a read-out says, and that one which is not finite says nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,9 +9,9 @@ import torch
 from par.config.groups import HaltingConfig
 from par.evaluation.accuracy import depth_curve
 from par.evaluation.answers import NO_ANSWER, answers, answers_and_p_yes
+from par.evaluation.exam import Exam
 from par.evaluation.halting import halting_curve
 from par.evaluation.tracing import record_traces
-from par.tasks.groups import parse_task
 from par.testing import tiny_run
 from par.training.loop import Trainer
 
@@ -43,11 +45,11 @@ def test_a_model_that_says_nothing_is_never_right(value):
     trainer = Trainer(tiny_run(halting__mode="learned"))
     with torch.no_grad():
         trainer.model.coda.answer.layer.mlp.down_proj.weight[0, 0] = value
-    asked = trainer.model, parse_task("swap-s3"), trainer.rendering
-    common = {"depths": (2, 4), "sequences": 6, "batch_size": 4}
-    assert depth_curve(*asked, step_size=1, **common).single_query == (0, 0)
-    halting = halting_curve(*asked, HaltingConfig(mode="learned", tau=0.01, k=1, m=1), step_size=1, **common)
+    whole = Exam.of(trainer.run, trainer.model, trainer.rendering)
+    exam = replace(whole, depths=(2, 4), sequences=6, batch_size=4)
+    assert depth_curve(exam).single_query == (0, 0)
+    halting = halting_curve(exam, HaltingConfig(mode="learned", tau=0.01, k=1, m=1))
     assert (halting.single_query, halting.not_halted) == ((0, 0), (1, 1))
-    traces = record_traces(*asked, step_size=1, last=5, **common)
+    traces = record_traces(exam, last=5)
     assert (traces.answer_SK == NO_ANSWER).all()
     assert (traces.p_yes_SK == 0).all()

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from par.config.groups import HaltingConfig
-from par.evaluation.accuracy import Reader
+from par.evaluation.exam import Exam
 from par.evaluation.halting import first_firing, halting_curve
 from par.evaluation.lazily import LazyReading
 from par.model.reading import AllBranches
-from par.tasks.groups import parse_task
 from par.testing import run_processes, tiny_run
 from par.training.loop import Trainer
 from par.training.parallel import data_mesh
@@ -59,10 +58,14 @@ def trainer():
     return Trainer(tiny_run(halting__mode="learned"))
 
 
+def exam(trainer: Trainer, depths: tuple[int, ...], **changes) -> Exam:
+    whole = Exam.of(trainer.run, trainer.model, trainer.rendering)
+    return replace(whole, depths=depths, **{"sequences": 10, "batch_size": 4} | changes)
+
+
 def curve(trainer: Trainer, **changes):
-    asked = {"depths": (2, 4, 8), "step_size": 1, "sequences": 10, "batch_size": 4}
-    asked |= {"rule": HaltingConfig(mode="learned", tau=0.5, k=1, m=1)}
-    return halting_curve(trainer.model, parse_task("swap-s3"), trainer.rendering, **asked | changes)
+    rule = changes.pop("rule", HaltingConfig(mode="learned", tau=0.5, k=1, m=1))
+    return halting_curve(exam(trainer, (2, 4, 8), **changes), rule)
 
 
 def test_not_halted_is_apart_from_wrong(trainer, monkeypatch):
@@ -77,10 +80,7 @@ def test_not_halted_is_apart_from_wrong(trainer, monkeypatch):
     with torch.no_grad():
         trainer.model.head.weight[eager] = 0
         trainer.model.head.weight[silent] = 0
-    always = halting_curve(
-        trainer.model, parse_task("swap-s3"), trainer.rendering, HaltingConfig(mode="learned", tau=0.4, k=1, m=1),
-        depths=(2, 4, 8), step_size=1, sequences=10, batch_size=4,
-    )  # fmt: skip
+    always = curve(trainer, rule=HaltingConfig(mode="learned", tau=0.4, k=1, m=1))
     assert always.not_halted == (0, 0, 0)
     assert always.mean_iterations == (1, 1, 1)
     assert all(full <= single for full, single in zip(always.full_state, always.single_query, strict=True))
@@ -94,9 +94,7 @@ def test_batch_size_changes_nothing(trainer):
 
 def exhaustive(trainer: Trainer, rule: HaltingConfig, indices: np.ndarray, depths: tuple[int, ...], last: int):
     """Where each question halts and what it answers there, from the read-out of every iteration."""
-    words = trainer.rendering
-    reader = Reader(trainer.model, parse_task("swap-s3"), words, depths, extra_candidates=(words.yes, words.no))
-    logits_KBNC, _ = reader.read(indices, AllBranches(range(1, last + 1)))
+    logits_KBNC, _ = exam(trainer, depths).read(indices, AllBranches(range(1, last + 1)), with_halting=True)
     p_yes_KBN = logits_KBNC[..., -2:].softmax(-1)[..., 0]
     halted_BN = first_firing(p_yes_KBN.flatten(1), rule).view(p_yes_KBN.shape[1:])
     answers_KBN = logits_KBNC[..., :-2].argmax(-1)
@@ -116,10 +114,8 @@ def test_lazy_equals_exhaustive_on_a_model(trainer, data, prompts):
     tau = float(p_yes_KBN.flatten().quantile(data.draw(st.floats(0.05, 0.95)))) + 1e-6  # where some say yes, some no
     rule = HaltingConfig(mode="learned", tau=tau, k=open_rule.k, m=m)
     halted_BN, answers_BN, _ = exhaustive(trainer, rule, indices, depths, last)
-    words = trainer.rendering
-    reader = Reader(trainer.model, parse_task("swap-s3"), words, depths, extra_candidates=(words.yes, words.no))
     reading = LazyReading(rule, last=last, prompts=prompts, branches=9)
-    (found_BN, said_BN), _ = reader.read(indices, reading)
+    (found_BN, said_BN), _ = exam(trainer, depths).read(indices, reading, with_halting=True)
     assert torch.equal(found_BN, halted_BN)
     assert torch.equal(said_BN[halted_BN > 0], answers_BN[halted_BN > 0])
     assert reading.read_S.max() <= last
@@ -128,11 +124,9 @@ def test_lazy_equals_exhaustive_on_a_model(trainer, data, prompts):
 
 def test_who_has_halted_leaves(trainer):
     """Once all have halted no iteration runs; with a rule that fires at once a single state is read."""
-    words = trainer.rendering
-    reader = Reader(trainer.model, parse_task("swap-s3"), words, (2, 4), extra_candidates=(words.yes, words.no))
     reading = LazyReading(HaltingConfig(mode="learned", tau=1e-6, k=1, m=1), last=9, prompts=3, branches=6)
     with torch.no_grad():
-        reader.read(np.arange(3), reading)
+        exam(trainer, (2, 4)).read(np.arange(3), reading, with_halting=True)
     assert reading.halting.iteration == 1
     assert reading.coda_calls == 1
     assert reading.read_S.tolist() == [1] * 18
@@ -177,13 +171,13 @@ def test_who_is_done_leaves_and_the_others_go_on(trainer):
         [7, 8, 9, 1, 1, 2],
         [1, 1, 1, 1, 1, 1],
     ])  # fmt: skip
-    rule, last, words = HaltingConfig(mode="learned", k=3, m=3), 12, trainer.rendering
-    reader = Reader(trainer.model, parse_task("swap-s3"), words, (2, 4), extra_candidates=(words.yes, words.no))
+    rule, last = HaltingConfig(mode="learned", k=3, m=3), 12
     reading = Scripted(yes_from(begins_BN, last), rule)
-    (halted_BN, said_BN), _ = reader.read(np.arange(4), reading)
+    (halted_BN, said_BN), _ = exam(trainer, (2, 4)).read(np.arange(4), reading, with_halting=True)
     assert reading.shapes == [(4, 6)] * 3 + [(3, 6)] + [(2, 3)] * 3 + [(1, 3)] * 4
     assert halted_BN.tolist() == begins_BN.tolist()
-    logits_KBNC, _ = reader.read(np.arange(4), AllBranches(range(1, last + 1)))
+    every = AllBranches(range(1, last + 1))
+    logits_KBNC, _ = exam(trainer, (2, 4)).read(np.arange(4), every, with_halting=True)
     answers_KBN = logits_KBNC[..., :-2].argmax(-1)
     assert torch.equal(said_BN, answers_KBN.gather(0, halted_BN.unsqueeze(0) - 1).squeeze(0))
     for k, rows_B, first, found_BNC in reading.reads:
@@ -195,10 +189,8 @@ def test_who_is_done_leaves_and_the_others_go_on(trainer):
 def test_what_a_call_computes_is_counted(trainer):
     """A call computes all branches of the prompts that ask from the first to the last that asks, and it counts them."""
     begins_BN = np.array([[9, 1, 9], [9, 9, 9], [9, 9, 1]])
-    words = trainer.rendering
-    reader = Reader(trainer.model, parse_task("swap-s3"), words, (2,), extra_candidates=(words.yes, words.no))
     reading = Scripted(yes_from(begins_BN, 3), HaltingConfig(mode="learned", k=2, m=2))
-    reader.read(np.arange(3), reading)
+    exam(trainer, (2,)).read(np.arange(3), reading, with_halting=True)
     assert reading.coda_calls == 2  # all at iteration 2; then at 1 who said yes there
     assert reading.read_S.reshape(3, 3).tolist() == [[1, 2, 1], [1, 1, 1], [1, 1, 2]]
     assert reading.computed_BN.tolist() == [[1, 2, 2], [1, 1, 1], [1, 2, 2]]
@@ -207,8 +199,7 @@ def test_what_a_call_computes_is_counted(trainer):
 @torch.no_grad()
 def test_certainty_is_a_probability(trainer):
     """Logits that lie far apart give p_yes of 0 or 1, and no warning."""
-    words, rule = trainer.rendering, HaltingConfig(mode="learned", k=1, m=1)
-    reader = Reader(trainer.model, parse_task("swap-s3"), words, (2,), extra_candidates=(words.yes, words.no))
+    rule = HaltingConfig(mode="learned", k=1, m=1)
 
     class Certain(LazyReading):
         def after(self, shown, answer):
@@ -216,7 +207,7 @@ def test_certainty_is_a_probability(trainer):
             return super().after(shown, lambda *asked: answer(*asked) + far_C)
 
     reading = Certain(rule, last=2, prompts=2, branches=3)
-    (halted_BN, _), _ = reader.read(np.arange(2), reading)
+    (halted_BN, _), _ = exam(trainer, (2,)).read(np.arange(2), reading, with_halting=True)
     assert not halted_BN.any()
 
 

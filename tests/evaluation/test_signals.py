@@ -1,9 +1,12 @@
 """Signals of instability: drift at fixed iterations, spikes of the gradient."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from par.evaluation.exam import Exam
 from par.evaluation.signals import PROMPTS, drift_profile
 from par.evaluation.spikes import spikes
 from par.model.packing import Branches, pack
@@ -19,7 +22,7 @@ def test_drift_is_that_of_passes_which_end_there(step_size, wanted):
     """At R/2, R and 2R it is the drift that a pass of so many iterations reports, on prompts of d_train operations."""
     run = tiny_run(recurrence__step_size=step_size, backbone="tiny-qwen3", task__name="s4-full", task__rendering="text")
     trainer = Trainer(run)
-    found = drift_profile(trainer.model, trainer.rendering, run)
+    found = drift_profile(replace(Exam.of(run, trainer.model, trainer.rendering), depths=(4,)))
     drawn = examples(
         trainer.batches.task, seed=EVALUATION_SEED, split=Split.VALIDATION, indices=np.arange(PROMPTS), depth=4
     )

@@ -116,10 +116,10 @@ def poor(limit: int, rank: int) -> Any:
 
         real = Trainer._forward_backward
 
-        def forward_backward(self: Trainer) -> tuple[torch.Tensor, ...]:
+        def forward_backward(self: Trainer, batch: list[Any]) -> tuple[torch.Tensor, ...]:
             if self.step >= 3 and workers(self.mesh)[0] == rank and self.run.prompts_per_pass > limit:
                 raise torch.OutOfMemoryError(f"injected: {self.run.prompts_per_pass} prompts")
-            return real(self)
+            return real(self, batch)
 
         Trainer._forward_backward = forward_backward
 

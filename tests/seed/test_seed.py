@@ -35,8 +35,10 @@ from par.seed.evaluate import (
 from par.seed.train import _summary, run_seed
 from par.testing import tiny_run
 from par.training import checkpoint
+from par.training.batches import MicroBatch
 from par.training.checkpoint import load_weights
 from par.training.commits import MANIFEST, STATE
+from par.training.depth import StepDepth
 from par.training.loop import StepReport, Trainer
 
 DEPTHS = (1, 2, 3, 4, 8, 64)
@@ -132,9 +134,18 @@ def test_curves_become_one_row_per_depth():
     ]
 
 
-def report(step: int, **values: float) -> StepReport:
-    usual = {"loss": 1.0, "grad_norm": 1.0, "rate_factor": 1.0, "iterations": 4, "drift": 2.0, "seconds": 0.5}
-    return StepReport(step=step, leaving=False, **usual | values)
+def report(step: int, iterations: int = 4, **values: float) -> StepReport:
+    usual = {"loss": 1.0, "grad_norm": 1.0, "rate_factor": 1.0, "drift": 2.0, "seconds": 0.5}
+    return StepReport(step=step, leaving=False, depth=StepDepth(4, iterations, True), **usual | values)
+
+
+def test_a_report_is_read_as_it_was_written():
+    """So is one of an earlier version, which has only R: its depth is drawn again."""
+    run, first = tiny_run(), next(Trainer(tiny_run()).steps())
+    row = json.loads(json.dumps(first.row()))
+    assert StepReport.of(row, run) == first
+    del row["depth"]
+    assert StepReport.of({**row, "iterations": first.depth.iterations}, run) == first
 
 
 def test_record_sums_up_its_steps():
@@ -192,8 +203,8 @@ def test_a_diverged_seed_is_a_result_with_its_history(tmp_path, monkeypatch):
     """A seed that diverges ends with G = 0, its kind, message and step, how it stood, and the records until then."""
     original = Trainer._forward_backward
 
-    def diverging(self: Trainer) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        loss, drift, leavers = original(self)
+    def diverging(self: Trainer, batch: list[MicroBatch]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        loss, drift, leavers = original(self, batch)
         return (loss * torch.nan if self.step == 6 else loss), drift, leavers
 
     monkeypatch.setattr(Trainer, "_forward_backward", diverging)

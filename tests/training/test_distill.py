@@ -48,10 +48,10 @@ def test_one_pass_answers_every_truncation(settings):
     step = teaching_step(student)
     (micro,) = student.batches.micro_batches(step)
     answers_KBNC = student.teacher.answers(micro.lesson, len(micro.plan.keep))
-    depth = student.batches.depth(step).operations
+    depth = micro.depth.operations
     indices = step * run.train.batch_size + np.arange(run.train.batch_size)
     drawn = examples(task, seed=run.seed, split=Split.TRAIN, indices=indices, depth=depth)
-    boxes_BN = student.batches._branches(step).boxes_BN
+    boxes_BN = student.batches._branches(step, micro.depth).boxes_BN
     stretch = micro.packed.positions_BT.max() / plain_positions(student, step).max()
     for place, k in enumerate(micro.plan.keep):
         length = run.recurrence.step_size * k
@@ -97,12 +97,11 @@ def test_the_loss_is_the_divergence_from_the_teacher():
     step = teaching_step(student)
     (micro,) = student.batches.micro_batches(step)
     teacher_KBNC = student.teacher.answers(micro.lesson, len(micro.plan.keep)).double()
-    student.step = step
-    loss, *_ = student._forward_backward()
+    loss, *_ = student._forward_backward([micro])
     with torch.no_grad():
         logits_KBNC, _ = student.model(micro.packed, micro.plan)
     logs_KBNC = logits_KBNC.double().log_softmax(-1)
-    d, terms = student.batches.depth(step).operations, []
+    d, terms = micro.depth.operations, []
     for place, k in enumerate(micro.plan.keep):
         if k < d:
             p = teacher_KBNC[place]

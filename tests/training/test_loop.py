@@ -33,7 +33,7 @@ def parameters(trainer: Trainer) -> dict[str, torch.Tensor]:
 def gradients(run: RunConfig, step: int) -> tuple[tuple[float, float], dict[str, torch.Tensor]]:
     trainer = Trainer(run)
     trainer.step = step
-    loss, drift, _ = trainer._forward_backward()
+    loss, drift, _ = trainer._forward_backward(trainer.batch())
     return (loss.item(), drift.item()), {name: p.grad for name, p in trainer.model.named_parameters()}
 
 
@@ -87,7 +87,7 @@ def test_one_report_a_step():
     assert [report.step for report in reports] == [1, 2, 3, 4, 5, 6]
     assert trainer.step == 6
     assert list(trainer.steps()) == []
-    assert [report.iterations for report in reports] == [trainer.batches.depth(step).iterations for step in range(6)]
+    assert [report.depth for report in reports] == [trainer.batches.depth(step) for step in range(6)]
     assert [report.rate_factor for report in reports] == [0.5, 1, 1, 1, 1, 1]
     assert all(report.loss > 0 and report.grad_norm > 0 and report.seconds > 0 for report in reports)
 

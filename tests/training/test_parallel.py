@@ -20,7 +20,7 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def first_gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
-    trainer._forward_backward()
+    trainer._forward_backward(trainer.batch())
     return {name: whole(p.grad).clone() for name, p in trainer.model.named_parameters() if p.grad is not None}
 
 

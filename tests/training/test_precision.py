@@ -21,7 +21,7 @@ def first_step(precision: str) -> tuple[float, dict[str, torch.Tensor], set[torc
     for layer in trainer.model.recurrence.layers:
         layer.register_forward_hook(lambda module, args, out: seen.add(out.dtype))
     trainer.step = 3
-    loss, *_ = trainer._forward_backward()
+    loss, *_ = trainer._forward_backward(trainer.batch())
     gradients = {name: p.grad for name, p in trainer.model.named_parameters() if p.grad is not None}
     whole = {name: g.full_tensor() if isinstance(g, DTensor) else g for name, g in gradients.items()}
     assert {p.dtype for p in trainer.model.parameters()} == {torch.float32}

@@ -34,6 +34,7 @@ configurations: 40
 seeds: 1
 """
 )
+NOON, ONE = "2026-01-01T12:00:00+00:00", "2026-01-01T13:00:00+00:00"
 CHOICE = "backbones: [tiny-qwen2]\nsearch: {recurrence.anchor: {choice: [first, none]}}\n"
 RATES = HEAD + "backbones: [tiny-qwen2, tiny-qwen3]\nsearch: {optim.lr: {float: [1.0e-4, 1.0e-2], log: true}}\n"
 
@@ -104,6 +105,22 @@ def test_each_configuration_is_told_once(tmp_path):
             verdicts = [c.verdict.score for c in ledger.read().configs if c.record.backbone == backbone]
             assert sorted(trial.value for trial in study.study.trials) == sorted(verdicts)
             assert {trial.state.name for trial in study.study.trials} == {"COMPLETE"}
+
+
+def test_a_verdict_waits_for_the_end_of_every_attempt(tmp_path):
+    """Two seeds that end at once: the first to be settled brings no verdict, as the other's hours are not known yet."""
+    space, ledger = make(tmp_path, HEAD + CHOICE + "sampler: grid\nseeds: 2\n")
+    searcher = search(space, ledger)
+    specs = [searcher.suggest(trial)["spec"] for trial in ("first", "second")]
+    begun = [ledger.begin_attempt(spec["config"], spec["seed"], Attempt(start=NOON, devices=1)) for spec in specs]
+    for trial, spec, attempt in zip(("first", "second"), specs, begun, strict=True):
+        for one in specs:
+            finish(ledger, one, 0.5)
+        ledger.end_attempt(spec["config"], spec["seed"], attempt.ended_at(ONE, saved_step=0))
+        searcher.on_trial_complete(trial)
+    verdict = ledger.read_config(specs[0]["config"]).verdict
+    assert verdict is not None
+    assert verdict.metrics["gpu_hours"] == 2
 
 
 def test_the_first_seed_is_where_a_configuration_begins(tmp_path):
