@@ -1,4 +1,4 @@
-"""The `par` command: sweep, train one seed, and all that there is to do with results."""
+"""The `par` command: sweep, train or evaluate one seed, and all that there is to do with results."""
 
 import typer
 
@@ -10,6 +10,7 @@ from ray_jobs.commands.status import status
 from ray_jobs.commands.sweep import sweep
 from ray_jobs.commands.sync import sync
 from ray_jobs.commands.thresholds import thresholds
+from ray_jobs.evaluate import evaluate
 from ray_jobs.train import train
 
 app = typer.Typer(
@@ -24,7 +25,7 @@ def par() -> None:
     """Looped language models trained with Progress-Aligned Recurrence."""
 
 
-for command in (sweep, resume, train, status, report, sync, export, gc, thresholds):
+for command in (sweep, resume, train, evaluate, status, report, sync, export, gc, thresholds):
     app.command()(command)
 
 if __name__ == "__main__":

@@ -40,6 +40,8 @@ class Exam:
     batch_size: int
     """Prompts of a pass of each worker."""
     split: Split = Split.TEST
+    stretch: float = 1.0
+    """s: positions are multiplied by it."""
     mesh: DeviceMesh | None = None
     """The workers that share the prompts; None for one alone."""
 
@@ -95,7 +97,8 @@ class Exam:
         prompts = self.rendering.render(drawn)
         branches = Branches.all_boxes(np.tile(np.array(self.depths[::-1]), (len(indices), 1)), self.task.boxes)
         extra = (self.rendering.yes, self.rendering.no) if with_halting else ()
-        result = self.model.read(pack(prompts, branches, extra).to(self.device), reading)
+        packed = pack(prompts, branches, extra).stretched(self.stretch).to(self.device)
+        result = self.model.read(packed, reading)
         return result, torch.from_numpy(branches.targets(prompts, max(self.depths))).to(self.device)
 
     def by_depth(self, values_BN: Tensor) -> Tensor:

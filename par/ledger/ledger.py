@@ -249,6 +249,11 @@ class SeedFolder:
     seed: int
 
     @property
+    def objects(self) -> Objects:
+        """All that lies there."""
+        return self.ledger.objects.below(_seed(self.config, self.seed))
+
+    @property
     def checkpoints(self) -> Objects:
         """Every worker of the seed sees them."""
         return self.ledger.checkpoints(self.config, self.seed)

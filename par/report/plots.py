@@ -1,12 +1,13 @@
 """Accuracy by depth as a picture: a panel per configuration, a line per seed."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import altair as alt
 import vl_convert
 
+from par.config.run import RunConfig
 from par.ledger.ledger import Ledger
 from par.ledger.state import ConfigState
 from par.report.page.blocks import Drawn
@@ -39,18 +40,38 @@ def accuracy_by_depth(ledger: Ledger, path: Path) -> Path:
 def save_png(chart: Drawn | alt.ConcatChart, path: Path) -> Path:
     """Write a chart that carries its data. Raises OSError if the file cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(vl_convert.vegalite_to_png(chart.to_dict(), scale=1.5))
+    path.write_bytes(as_png(chart))
     return path
 
 
+def as_png(chart: Drawn | alt.ConcatChart) -> bytes:
+    """Draw a chart that carries its data."""
+    return vl_convert.vegalite_to_png(chart.to_dict(), scale=1.5)
+
+
 def _panel(config: ConfigState, curves: dict[int, Curve], depths: list[int], seeds: list[int]) -> Drawn:
-    axes, task = accuracy_axes(depths), config.record.run["task"]
+    name = f"{config.record.backbone}  {', '.join(config.record.choices())}"
+    title = alt.Title(name, subtitle=list(_failures(config)), anchor="start", fontSize=11)
+    colour = alt.Color("seed:N").scale(domain=seeds, scheme="tableau20")
+    return _accuracies(title, config.record.run["task"], curves, depths, colour)
+
+
+def one_model(name: str, run: RunConfig, curves: Mapping[str, Curve]) -> Drawn:
+    """One model read in one or several ways."""
+    depths = sorted({depth for curve in curves.values() for depth in curve.depths})
+    title = alt.Title(name, subtitle="solid: single query, dashed: full state", anchor="start", fontSize=11)
+    colour = alt.Color("seed:N", title="read at").scale(domain=list(curves), scheme="tableau10")
+    return _accuracies(title, run.task.model_dump(), curves, depths, colour)
+
+
+def _accuracies(
+    title: alt.Title, task: Mapping[str, Any], curves: Mapping[Any, Curve], depths: list[int], colour: alt.Color
+) -> Drawn:
+    """Accuracy by depth, a line per key of ``curves``, between chance and d_train."""
+    axes = accuracy_axes(depths)
     lines = _data(_rows(curves)).mark_line(point={"size": 18}, strokeWidth=1.5)
-    lines = lines.encode(
-        **axes,
-        color=alt.Color("seed:N").scale(domain=seeds, scheme="tableau20"),
-        strokeDash=alt.StrokeDash("read:N", legend=None).scale(domain=list(READS), range=list(READS.values())),
-    )
+    dash = alt.StrokeDash("read:N", legend=None).scale(domain=list(READS), range=list(READS.values()))
+    lines = lines.encode(**axes, color=colour, strokeDash=dash)
     group = parse_task(task["name"])
     guesses = [{"depth": depth, "accuracy": chance(group, depth).single_query} for depth in depths]
     guessing = _data(guesses).mark_line(color=GREY, strokeWidth=1).encode(**axes)
@@ -58,12 +79,10 @@ def _panel(config: ConfigState, curves: dict[int, Curve], depths: list[int], see
     words += [row | {"said": "chance"} for row in guesses[:1]]
     said = _data(words).mark_text(color=GREY, align="left", dx=3, dy=-6).encode(**axes, text="said:N")
     bounds = (line_at("x", task["train_depth"]), line_at("y", 0.5))
-    name = f"{config.record.backbone}  {', '.join(config.record.choices())}"
-    title = alt.Title(name, subtitle=list(_failures(config)), anchor="start", fontSize=11)
     return alt.layer(*bounds, guessing, lines, said).properties(title=title, **PANEL)
 
 
-def _rows(curves: dict[int, Curve]) -> Iterator[dict[str, Any]]:
+def _rows(curves: Mapping[Any, Curve]) -> Iterator[dict[str, Any]]:
     for seed, curve in curves.items():
         for read, values in zip(READS, (curve.single_query, curve.full_state), strict=True):
             for depth, accuracy in zip(curve.depths, values, strict=True):

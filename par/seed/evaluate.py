@@ -1,7 +1,7 @@
 """What a trained seed achieves: accuracies, halting, signals of instability, as metrics and as files."""
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -193,9 +193,13 @@ def _recorded(metric: Metric, history: list[dict[str, Any]]) -> list[float]:
     return [row[metric.name] for row in history if metric.name in row]
 
 
-def to_parquet(records: list[dict[str, Any]]) -> bytes:
-    """Flat records as one Parquet file; a value that only some records have is null in the others."""
+def to_parquet(records: Sequence[Mapping[str, Any]], about: Mapping[str, str] | None = None) -> bytes:
+    """Flat records as one Parquet file; a value that only some records have is null in the others.
+
+    ``about`` goes to the file's metadata.
+    """
     names = dict.fromkeys(name for record in records for name in record)
     buffer = io.BytesIO()
-    pq.write_table(pa.table({name: [record.get(name) for record in records] for name in names}), buffer)
+    columns = {name: [record.get(name) for record in records] for name in names}
+    pq.write_table(pa.table(columns, metadata=dict(about or {})), buffer)
     return buffer.getvalue()

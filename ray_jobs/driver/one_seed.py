@@ -7,13 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from time import monotonic
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from par import metrics as m
 from par.config.run import RunConfig
 from par.errors import FailureKind, ParError, StoppedError, SupersededError
 from par.ledger.current_space import current_space
@@ -24,7 +21,7 @@ from par.race.status import is_complete
 from par.race.verdicts import as_judged
 from par.seed import run_seed
 from par.training.checkpoint import committed_step
-from ray_jobs.console import PRINT_EVERY_S
+from ray_jobs.driver.progress import shown
 from ray_jobs.driver.stopping import Stopping
 from ray_jobs.mlflow_runs.background import BackgroundProjection
 from ray_jobs.mlflow_runs.store import open_store
@@ -42,7 +39,7 @@ def train_seed(
     with (
         hold(ledger, code=source_hash(), on_lost=stopping.ask) as lease,
         _projected(ledger, record, run.seed, console, uri) as log,
-        _shown(console, run) as show,
+        shown(console, run.train.steps) as show,
     ):
 
         def report(row: Mapping[str, Any]) -> None:
@@ -104,43 +101,3 @@ def _attempt(
     finally:
         ended = attempt.ended_at(now(), saved_step=committed_step(folder.checkpoints))
         ledger.end_attempt(config, folder.seed, ended)
-
-
-@contextmanager
-def _shown(console: Console, run: RunConfig) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """A bar in a terminal, elsewhere a line every few seconds and at each end."""
-    if not console.is_terminal:
-        yield _Lines(console, run.train.steps)
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        tasks = {"train": progress.add_task("train", total=run.train.steps)}
-
-        def show(row: Mapping[str, Any]) -> None:
-            phase, (done, total, text) = row["phase"], _described(row, run.train.steps)
-            if phase not in tasks:
-                tasks[phase] = progress.add_task(phase, total=total)
-            progress.update(tasks[phase], completed=done, description=text)
-
-        yield show
-
-
-class _Lines:
-    """Progress as plain lines, at most one in PRINT_EVERY_S but for the last of a phase."""
-
-    def __init__(self, console: Console, steps: int, clock: Callable[[], float] = monotonic) -> None:
-        self.console, self.steps, self.clock, self.last = console, steps, clock, float("-inf")
-
-    def __call__(self, row: Mapping[str, Any]) -> None:
-        done, total, text = _described(row, self.steps)
-        if done == total or self.clock() - self.last >= PRINT_EVERY_S:
-            self.last = self.clock()
-            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-
-def _described(row: Mapping[str, Any], steps: int) -> tuple[int, int, str]:
-    """How far a phase has come, of how much, and in words."""
-    if row["phase"] == "train":
-        speed = f"{row[m.STEPS_PER_S.name]:.1f} steps/s"
-        return row["step"], steps, f"step {row['step']}/{steps}  loss {row[m.LOSS.name]:.4f}  {speed}"
-    return row["prompts"], row["sequences"], f"evaluated {row['prompts']} of {row['sequences']} prompts"

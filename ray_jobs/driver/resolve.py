@@ -47,7 +47,7 @@ def storage_of(storage: str | None, tracking_uri: str | None = None, *, new: boo
     """
     storage = storage or default_storage()
     if "://" not in storage:
-        return _folder(storage)
+        return writable(storage)
     if new:
         require_mlflow(storage, tracking_uri)
     try:
@@ -82,11 +82,12 @@ def require_secret(tracking_uri: str | None) -> None:
         )
 
 
-def _folder(storage: str) -> str:
+def writable(storage: str, option: str = "--storage") -> str:
+    """The absolute path of a folder, which need not exist. Raises ConfigError if nothing can be written there."""
     folder = Path(storage).expanduser().resolve()
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
-        raise ConfigError(f"--storage {storage}: {there} is no folder that can be written")
+        raise ConfigError(f"{option} {storage}: {there} is no folder that can be written")
     return str(folder)
 
 
