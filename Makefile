@@ -14,14 +14,14 @@ EXISTS = $(wildcard $(RESULTS)/$(NAME)/sweep.json)
 BEGIN_OR_RESUME = $(if $(EXISTS),--resume $(NAME) $(addprefix --space ,$(wildcard $(SPACE))),--name $(NAME) --space $(SPACE))
 
 .DEFAULT_GOAL := help
-.PHONY: help dev sweep plan ui test test-slow kill-matrix lint check bench clean
+.PHONY: help dev sweep plan ui test test-slow kill-matrix lint check outdated lock bench clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
-$(INSTALLED): pyproject.toml
+$(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 dev: $(INSTALLED)  ## Install everything into .venv
@@ -50,6 +50,14 @@ lint: $(INSTALLED)  ## Run ruff and pyright
 	$(BIN)/pyright
 
 check: lint test  ## What CI runs
+
+outdated: $(INSTALLED)  ## Show which of the locked versions have newer ones
+	$(BIN)/python -m pip list --outdated --exclude-editable
+
+lock: $(INSTALLED)  ## Install the newest versions that pyproject.toml allows, and lock them: then make check
+	$(BIN)/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable '.[dev]'
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+.*//' > constraints.txt
+	@touch $(INSTALLED)
 
 bench: $(INSTALLED)  ## Run the benchmarks and print the ratios
 	$(BIN)/python -m benchmarks

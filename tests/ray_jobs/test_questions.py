@@ -197,4 +197,6 @@ def test_the_sweep_keeps_its_space_plan_and_environment(tmp_path, empty_store):
     }
     assert texts.keys() == {"space.yaml", "plan.txt", "environment.json"}
     assert (texts["space.yaml"], texts["plan.txt"]) == ("question: which?", "2 seeds")
-    assert json.loads(texts["environment.json"]) == {"commit": "abc", "libraries": {"ray": "2"}, "format": 1}
+    assert json.loads(texts["environment.json"]) == {
+        "space_path": "space.yaml", "commit": "abc", "libraries": {"ray": "2"}, "format": 1,
+    }  # fmt: skip
