@@ -15,6 +15,7 @@ from ray_jobs.train import train
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from par.evaluation.halting import HaltingCurve
     from par.seed.kept import KeptModel
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
 DEEPEST = 2**16
 """A prompt of so many operations is as long as a pass is worth trying."""
 SPLITS = (Split.TEST, Split.CALIBRATION, Split.VALIDATION)

@@ -14,7 +14,7 @@ import typer
 
 from ray_jobs.commands.sweep import sweep
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
 app.command(context_settings={"help_option_names": ["-h", "--help"]})(sweep)
 
 if __name__ == "__main__":

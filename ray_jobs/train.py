@@ -31,7 +31,7 @@ from ray_jobs import options as o
 from ray_jobs.console import out, refusing
 from ray_jobs.driver.resolve import RESERVED, begin, storage_of
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
 ALONE = "run"
 """Name of the only variant of a ledger that one seed was trained in."""
 
