@@ -1,13 +1,16 @@
 """Sharded equals single: real gloo processes against one process."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from par.evaluation.exam import Exam
 from par.objects import Objects
 from par.testing import run_processes, tiny_run
 from par.training import checkpoint
@@ -60,9 +63,20 @@ def collectives_of_a_step(mesh, iterations: int) -> Counter[str]:
     return counted.names
 
 
+@torch.no_grad()
+def collectives_of_a_reading(mesh, depth: int) -> Counter[str]:
+    """Of one pass that is read once, at the iteration that completes the depth; it is not the first of its model."""
+    trainer = Trainer(tiny_run(compute__workers=2), mesh)
+    exam = replace(Exam.of(trainer.run, trainer.model, trainer.rendering, mesh), depths=(depth,))
+    exam.read(np.arange(2), exam.own_reads())
+    with Collectives() as counted:
+        exam.read(np.arange(2), exam.own_reads())
+    return counted.names
+
+
 def record(rank: int, out: Path) -> None:
     mesh = data_mesh()
-    counts = collectives_of_a_step(mesh, 4), collectives_of_a_step(mesh, 32)
+    counts = [collectives_of_a_step(mesh, R) for R in (4, 32)], [collectives_of_a_reading(mesh, R) for R in (4, 32)]
     if rank == 0:
         torch.save(counts, out / "collectives")
     for name, changes in CASES.items():
@@ -102,10 +116,10 @@ def test_sharded_equals_single(two_workers, case):
 
 @pytest.mark.dist
 def test_collectives_do_not_depend_on_iterations(two_workers):
-    """A step of 32 iterations gathers and reduces as often as one of 4: the recurrence is one unit."""
-    few, many = torch.load(two_workers / "collectives", weights_only=False)
-    assert few == many
-    assert sum(count for name, count in few.items() if "gather" in name) > 0
+    """32 iterations gather and reduce as often as 4, in training and in reading: the recurrence is one unit."""
+    for few, many in torch.load(two_workers / "collectives", weights_only=False):
+        assert few == many
+        assert sum(count for name, count in few.items() if "gather" in name) > 0
 
 
 @pytest.mark.dist
