@@ -21,7 +21,7 @@ def ui(chromium, finished):
 
 
 def test_configurations_are_rows(window, ui):
-    """The filter that the README names leaves the sweep with its configurations, which open beneath it."""
+    """The filter that docs/mlflow.md names leaves the sweep with its configurations, which open beneath it."""
     uri, found = ui
     configurations = [run for key, run in found.items() if key.count("/") == 1]
     experiment = configurations[0].info.experiment_id

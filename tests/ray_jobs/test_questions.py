@@ -61,13 +61,13 @@ def run_of(projection: Projection, key: str) -> Run:
 
 
 def documented() -> dict[str, str]:
-    """The filters of the README, by question."""
-    rows = re.findall(r"^\| ([^|`]+) \| `` (.+) `` \|$", (REPOSITORY / "README.md").read_text(), re.MULTILINE)
+    """The filters of docs/mlflow.md, by question."""
+    rows = re.findall(r"^\| ([^|`]+) \| `` (.+) `` \|$", (REPOSITORY / "docs" / "mlflow.md").read_text(), re.MULTILINE)
     return dict(rows)
 
 
 def test_each_question_is_one_filter(asked):
-    """Every filter that the README gives finds exactly the runs that answer its question."""
+    """Every filter that docs/mlflow.md gives finds exactly the runs that answer its question."""
     ledger, projection = asked
     first, second = ids(ledger)
     configurations = {f"demo/{first}", f"demo/{second}"}
