@@ -11,10 +11,10 @@ import torch
 from torch import distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from par.evaluation.answers import answers_and_p_yes
 from par.evaluation.exam import Exam
 from par.evaluation.traces import SPLITS, Traces
 from par.model.reading import AllBranches
+from par.model.readout import answers_and_p_yes
 
 Columns = list[np.ndarray]
 """The columns of Traces for some questions."""

@@ -6,7 +6,7 @@ from statistics import fmean
 
 from par.ledger.state import ConfigState
 from par.race.racing import Race
-from par.statistics.selection import selected
+from par.statistics.scores import selected
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from par.statistics.censoring import censored_share, median_G
-from par.statistics.location import interquartile_mean, mean_interval, summary
+from par.statistics.location import censored_share, interquartile_mean, mean_interval, median_G, summary
 from par.statistics.seeds import Interval, TooFew
 from par.statistics.success import (
     SUCCESS,

@@ -1,14 +1,12 @@
-"""Where the seeds lie: mean, worst, and an interval of the mean."""
+"""Where the seeds lie: mean, worst, median, and an interval of the mean."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from par.statistics.seeds import CONFIDENCE, RESAMPLES, Interval, TooFew, checked, moments
+import numpy as np
 
-if TYPE_CHECKING:
-    import numpy as np
+from par.statistics.seeds import CONFIDENCE, RESAMPLES, Interval, TooFew, aligned, checked, moments
 
 INTERVAL_SEEDS = 4
 """Seeds from which a bootstrap interval says more than their range.
@@ -17,6 +15,8 @@ Of n seeds all draws hit the worst one with probability n^-n: above 2.5 %, an en
 """
 IQM_SEEDS = 4
 """Seeds from which a quarter at each end is at least one seed."""
+ROUNDING = 1e-9
+"""How far above one half a product of shares may end that is one half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,8 @@ def mean_interval(Gs: Sequence[float]) -> Interval | TooFew:
     return bootstrap_mean(seeds)
 
 
-def bootstrap_mean(values: "Sequence[float] | np.ndarray") -> Interval:
+def bootstrap_mean(values: Sequence[float] | np.ndarray) -> Interval:
     """Percentile bootstrap interval of the mean of at least two finite values, in whatever order they come."""
-    import numpy as np
     from scipy.stats import bootstrap
 
     found = bootstrap(
@@ -74,3 +73,29 @@ def interquartile_mean(Gs: Sequence[float]) -> float | TooFew:
     trimmed = len(seeds) // 4
     middle = seeds[trimmed : len(seeds) - trimmed]
     return math.fsum(middle) / len(middle)
+
+
+def censored_share(censored: Sequence[bool]) -> float:
+    """Share of the seeds whose G is a lower bound, in [0, 1]. Raises DataError for no seed."""
+    flags = checked(censored)
+    return sum(flags) / len(flags)
+
+
+def median_G(Gs: Sequence[float], censored: Sequence[bool]) -> float | None:
+    """Kaplan-Meier median: the least G beyond which at most half of the seeds get; None where it is not reached.
+
+    A seed that is censored at some G counts as getting beyond it; a failed one fails at 0. It assumes that the tested
+    depths do not depend on how the seed does. Raises DataError for no seed, a G that is not finite, or flags of another
+    number. Source: Kaplan & Meier 1958, J. Am. Stat. Assoc. 53.
+    """
+    from scipy.stats import CensoredData, ecdf
+
+    seeds = checked(Gs)
+    aligned(seeds, censored)
+    data = CensoredData(
+        uncensored=[G for G, bound in zip(seeds, censored, strict=True) if not bound],
+        right=[G for G, bound in zip(seeds, censored, strict=True) if bound],
+    )
+    survival = ecdf(data).sf
+    reached = survival.quantiles[survival.probabilities <= 0.5 + ROUNDING]
+    return float(reached[0]) if len(reached) else None

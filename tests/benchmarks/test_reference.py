@@ -16,9 +16,9 @@ from benchmarks.wide import WIDE, registered
 from par.config.backbones import BACKBONES
 from par.evaluation.accuracy import depth_curve
 from par.evaluation.exam import Exam
+from par.model.build import random_parent
 from par.model.looped import LoopedModel
 from par.model.reading import AllBranches
-from par.model.weights import random_parent
 from par.tasks.groups import parse_task
 from par.tasks.prompts import open_rendering
 from par.tasks.streams import EVALUATION_SEED, Split, examples

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from par.config.groups import HaltingConfig
 from par.evaluation.halting import first_firing
-from par.evaluation.probing import LazyHalting, kept_states, stride
+from par.evaluation.lazily import LazyHalting, kept_states, stride
 
 
 @dataclass

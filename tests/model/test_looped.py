@@ -10,12 +10,12 @@ from torch.nn.functional import linear
 from transformers import PreTrainedModel
 
 from par.config.backbones import BACKBONES
+from par.model.build import random_parent
 from par.model.context import Context
 from par.model.looped import LoopedModel
 from par.model.packing import Branches, Packed, pack
 from par.model.reading import AllBranches, OwnIteration
 from par.model.recurrence import Iterations
-from par.model.weights import random_parent
 from par.tasks.groups import parse_task
 from par.tasks.prompts import open_rendering
 from par.tasks.streams import Split, examples

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from par.race.selection import winners
-from par.report.page import charts, curves, results
+from par.report.page import charts, results
 from par.report.page.blocks import Columns, Section, Table
-from par.report.page.comparisons import comparison_tables
 from par.report.page.gathered import Gathered
 from par.report.page.parameters import parameter_charts, trend_rows
 from par.report.page.provenance import failure_table, hours_table, missing_table, provenance_table
+from par.report.page.results import comparison_tables
 
 NO_RESULT = "No seed has a result yet."
 
@@ -73,7 +73,7 @@ def _accuracy(gathered: Gathered) -> Section:
         anchor="accuracy", title=_OUTCOMES["accuracy"],
         lead="A line per seed, up to the deepest prompt tested. The dashed lines are d_train and 50 %; a cross at "
         "d_train is a seed that failed and was never tested.",
-        charts=list(curves.accuracies(gathered)),
+        charts=list(charts.accuracies(gathered)),
     )  # fmt: skip
 
 
@@ -100,7 +100,7 @@ def _optimism(gathered: Gathered, tables: Mapping[str, Columns]) -> Section:
 
 
 def _drift(gathered: Gathered, tables: Mapping[str, Columns]) -> Section:
-    drawn = [*curves.drifts(gathered), *curves.drift_profiles(gathered, tables["unrecorded"])]
+    drawn = [*charts.drifts(gathered), *charts.drift_profiles(gathered, tables["unrecorded"])]
     if not drawn:
         return Section(anchor="drift", title=_OUTCOMES["drift"], sentences=["No seed has a record of its drift."])
     return Section(
