@@ -6,12 +6,11 @@ from dataclasses import replace
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributed.device_mesh import DeviceMesh
 
 from par.evaluation.exam import Exam
 from par.model.reading import Answer, Shown, Staying
 from par.tasks.streams import Split
-from par.training.parallel import summed
+from par.training.parallel import summed, workers
 
 PROMPTS = 32
 """Validation prompts on which drift is measured. Every worker reads the same: they share each pass."""
@@ -45,12 +44,7 @@ def drift_profile(exam: Exam) -> tuple[float, float, float]:
     R = max(exam.completing)
     wanted = (max(1, R // 2), R, 2 * R)
     drifts_K, _ = replace(exam, split=Split.VALIDATION).read(np.arange(PROMPTS), DriftAt(wanted))
-    by_iteration = dict(zip(sorted(set(wanted)), _mean_over_workers(drifts_K, exam.mesh), strict=True))
+    mean_K = summed(drifts_K.float().clone(), exam.mesh) / workers(exam.mesh)[1]
+    by_iteration = dict(zip(sorted(set(wanted)), mean_K.tolist(), strict=True))
     half, once, twice = (by_iteration[k] for k in wanted)
     return half, once, twice
-
-
-def _mean_over_workers(values: Tensor, mesh: DeviceMesh | None) -> list[float]:
-    values = values.float().clone()
-    size = 1 if mesh is None else mesh.size()
-    return (summed(values, mesh) / size).tolist()

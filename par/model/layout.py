@@ -5,15 +5,31 @@ its own end, and itself causally.
 Dimension letters: B prompts, P prefix tokens, N branches, L query tokens, Q = N·L, T = P + Q.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Self
 
 import torch
 from torch import Tensor
 
 
+class Movable:
+    """A dataclass with tensors."""
+
+    __slots__ = ()
+
+    def to(self, device: torch.device) -> Self:
+        """The same values with all tensors in them on a device."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # pyright: ignore[reportArgumentType]
+        moved = {
+            name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value.to(device)
+            for name, value in values.items()
+            if isinstance(value, Tensor | Movable)
+        }
+        return replace(self, **moved)  # pyright: ignore[reportArgumentType]
+
+
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Movable):
     """The places of one batch."""
 
     prefix_tokens: int
@@ -37,10 +53,6 @@ class Layout:
     def answer_rows(self) -> slice:
         """The last token of every branch: there the answer is read."""
         return slice(self.prefix_tokens + self.query_tokens - 1, None, self.query_tokens)
-
-    def to(self, device: torch.device) -> Self:
-        """The same places on a device."""
-        return replace(self, ends_BN=self.ends_BN.to(device, non_blocking=True))
 
     def part(self, first: int, last: int, rows_B: Tensor | None = None) -> Self:
         """The places left when only the branches first … last − 1 follow the prefix, of some of the prompts."""

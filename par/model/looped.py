@@ -86,7 +86,8 @@ class LoopedModel(nn.Module):
         def listen(shown: Shown) -> Staying | None:
             return reading.after(shown, answer)
 
-        self.recurrence(e_BTH, context, packed.real_BT, Iterations.all_of(reading.count), listen)
+        plan = Iterations(count=reading.count, keep=(reading.count,))
+        self.recurrence(e_BTH, context, packed.real_BT, plan, listen)
         return reading.result()
 
     def _begin(self, packed: Packed) -> tuple[Tensor, Context, Tensor]:

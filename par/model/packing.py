@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from par.model.layout import Layout
+from par.model.layout import Layout, Movable
 from par.tasks.prompts import Prompts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Packed:
+class Packed(Movable):
     """The tensors of one forward pass."""
 
     ids_BT: Tensor
@@ -32,17 +32,6 @@ class Packed:
     def stretched(self, factor: float) -> Self:
         """The same tokens with positions ``factor`` times as far apart."""
         return replace(self, positions_BT=self.positions_BT * factor)
-
-    def to(self, device: torch.device) -> Self:
-        """The same tensors on a device."""
-        return replace(
-            self,
-            ids_BT=self.ids_BT.to(device, non_blocking=True),
-            positions_BT=self.positions_BT.to(device, non_blocking=True),
-            real_BT=self.real_BT.to(device, non_blocking=True),
-            candidates_BC=self.candidates_BC.to(device, non_blocking=True),
-            layout=self.layout.to(device),
-        )
 
 
 @dataclass(frozen=True, slots=True)

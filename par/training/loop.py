@@ -14,9 +14,8 @@ from par.errors import ConfigError, DivergedError
 from par.model.build import build_model, build_rendering
 from par.tasks.groups import parse_task
 from par.training.batches import Batches, MicroBatch
-from par.training.chance import Stream, integer_seed
-from par.training.depth import StepDepth, draw_depth
 from par.training.distill import Teacher
+from par.training.draws import StepDepth, Stream, draw_depth, integer_seed
 from par.training.objectives import weighted_loss
 from par.training.optim import build_optimizers, clip_gradients, rate_factor, set_rate
 from par.training.parallel import device_of_this_worker, gradients_reduced, set_determinism, shard, summed, workers

@@ -38,7 +38,7 @@ from par.training import checkpoint
 from par.training.batches import MicroBatch
 from par.training.checkpoint import load_weights
 from par.training.commits import MANIFEST, STATE
-from par.training.depth import StepDepth
+from par.training.draws import StepDepth
 from par.training.loop import StepReport, Trainer
 
 DEPTHS = (1, 2, 3, 4, 8, 64)

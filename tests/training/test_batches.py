@@ -11,7 +11,7 @@ from par.tasks.prompts import open_rendering
 from par.tasks.streams import Split, examples
 from par.testing import tiny_run
 from par.training.batches import Batches, MicroBatch
-from par.training.stretch import draw_factor
+from par.training.draws import draw_factor
 
 CUTS = pytest.mark.parametrize(
     ("workers", "micro_batch"), [(1, 8), (1, 3), (1, 1), (2, None), (2, 3), (4, 1), (8, None)]

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from par.tasks.groups import parse_task
 from par.testing import tiny_run
-from par.training.batches import Batches
-from par.training.depth import StepDepth
-from par.training.halting import extra_negative, halting_targets
+from par.training.batches import Batches, halting_targets
+from par.training.draws import StepDepth, extra_negative
 from par.training.loop import Trainer
 
 
