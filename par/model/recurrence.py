@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from par.model.anchor import anchor_rms, mean_drift, rms
 from par.model.attention import Visibility
 from par.model.context import Context, run_layers
-from par.model.layout import Movable
+from par.model.packing import Movable
 from par.model.reading import Shown, Staying
 
 Core = Callable[[Tensor, Tensor, tuple[Tensor, Tensor], Visibility], tuple[Tensor, Tensor]]

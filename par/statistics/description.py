@@ -5,13 +5,7 @@ from dataclasses import dataclass
 
 from par.statistics.location import censored_share, interquartile_mean, mean_interval, median_G, summary
 from par.statistics.seeds import Interval, TooFew
-from par.statistics.success import (
-    SUCCESS,
-    THRESHOLDS,
-    ProfilePoint,
-    performance_profile,
-    success_conditional_mean,
-)
+from par.statistics.success import SUCCESS, THRESHOLDS, ProfilePoint, performance_profile, success_conditional_mean
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 
 from par.config.run import RunConfig
-from par.model.layout import Movable
-from par.model.packing import Branches, Packed, pack
+from par.model.packing import Branches, Movable, Packed, pack
 from par.model.recurrence import Iterations
 from par.tasks.groups import GroupTask
 from par.tasks.prompts import Prompts, Rendering

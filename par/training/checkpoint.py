@@ -17,17 +17,7 @@ from torch.distributed.tensor import DTensor
 from par.errors import CheckpointError, DiskFullError
 from par.objects import Objects
 from par.training import shards
-from par.training.commits import (
-    HISTORY,
-    STATE,
-    WEIGHTS,
-    Commit,
-    best,
-    committed,
-    folder_name,
-    last_resumable,
-    tidy,
-)
+from par.training.commits import HISTORY, STATE, WEIGHTS, Commit, best, committed, folder_name, last_resumable, tidy
 from par.training.loop import Trainer
 from par.training.parallel import first, workers
 

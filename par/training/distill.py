@@ -12,8 +12,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from par.config.run import RunConfig
 from par.model.build import build_model
-from par.model.layout import Movable
-from par.model.packing import Branches, Packed, pack
+from par.model.packing import Branches, Movable, Packed, pack
 from par.model.reading import OwnIteration
 from par.tasks.prompts import Prompts, Rendering
 from par.training.parallel import shard

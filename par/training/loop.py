@@ -127,7 +127,9 @@ class Trainer:
             micro = micro.to(self.device)
             with gradients_reduced(self.model, now=number == len(batch)):
                 logits_KBNC, drift = self.model(micro.packed, micro.plan)
-                taught_KBNC = self._teach(micro)
+                taught_KBNC = None
+                if self.teacher and micro.lesson:
+                    taught_KBNC = self.teacher.answers(micro.lesson, kept=len(micro.plan.keep))
                 loss = weighted_loss(
                     logits_KBNC, micro.targets, halting_weight=self._halting_weight, teacher_KBNC=taught_KBNC
                 )
@@ -145,11 +147,6 @@ class Trainer:
             optimizer.zero_grad(set_to_none=True)
         if self.teacher:
             self.teacher.follow(self.model)
-
-    def _teach(self, micro: MicroBatch) -> Tensor | None:
-        if self.teacher is None or micro.lesson is None:
-            return None
-        return self.teacher.answers(micro.lesson, kept=len(micro.plan.keep))
 
     @property
     def _halting_weight(self) -> float:

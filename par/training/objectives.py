@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn.functional import cross_entropy, kl_div
 
-from par.model.layout import Movable
+from par.model.packing import Movable
 
 
 @dataclass(frozen=True, slots=True)

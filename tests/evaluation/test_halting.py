@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from par.config.groups import HaltingConfig
 from par.evaluation.exam import Exam
-from par.evaluation.halting import first_firing, halting_curve
+from par.evaluation.halting import halting_curve
 from par.evaluation.lazily import LazyReading
 from par.model.reading import AllBranches
 from par.testing import run_processes, tiny_run
 from par.training.loop import Trainer
 from par.training.parallel import data_mesh
+from tests.evaluation.firing import first_firing
 
 
 def plain(p_yes: list[float], tau: float, k: int, m: int) -> int:
