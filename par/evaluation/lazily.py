@@ -73,7 +73,8 @@ class LazyHalting:
     def _settle(self) -> np.ndarray:
         """Pass over the windows that cannot fire, let go of who is settled, and return the others' windows (A, M)."""
         while True:
-            window_AM = self._windows()
+            iterations_AM = self._start_S[self.running_A, None] + np.arange(self.rule.m)
+            window_AM = self._seen_SK[self.running_A[:, None], iterations_AM]
             dead_A = (window_AM[:, 0] == NO) | ((window_AM == NO).sum(1) > self.rule.m - self.rule.k)
             if not dead_A.any():
                 break
@@ -83,10 +84,6 @@ class LazyHalting:
         self.halted_S[self.running_A[fires_A]] = self._start_S[self.running_A[fires_A]]
         self.running_A = self.running_A[~fires_A]
         return window_AM[~fires_A]
-
-    def _windows(self) -> np.ndarray:
-        offsets_M = np.arange(self.rule.m)
-        return self._seen_SK[self.running_A[:, None], self._start_S[self.running_A, None] + offsets_M]
 
     def _wanted(self, window_AM: np.ndarray) -> np.ndarray:
         """The earliest unread iteration of every window that fires if all its unread ones so far say yes, (A, M)."""

@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from par.evaluation.exam import Exam
 from par.evaluation.traces import SPLITS, Traces
-from par.model.reading import AllBranches
+from par.model.reading import AtIterations
 from par.model.readout import answers_and_p_yes
 
 Columns = list[np.ndarray]
@@ -31,7 +31,7 @@ def record_traces(exam: Exam, last: int) -> Traces:
 
 
 def _questions(exam: Exam, indices: np.ndarray, last: int) -> Columns:
-    logits_KBNC, targets_BN = exam.read(indices, AllBranches(range(1, last + 1)), with_halting=True)
+    logits_KBNC, targets_BN = exam.read(indices, AtIterations(range(1, last + 1)), with_halting=True)
     K, _, N = logits_KBNC.shape[:3]
     answer_BNK, p_yes_BNK = (values_KBN.movedim(0, -1) for values_KBN in answers_and_p_yes(logits_KBNC))
     boxes, wanted_B = exam.task.boxes, indices < exam.sequences

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from par.errors import DataError
-from par.statistics.location import INTERVAL_SEEDS, bootstrap_mean
+from par.statistics.description import INTERVAL_SEEDS, bootstrap_mean
 from par.statistics.seeds import CONFIDENCE, RESAMPLES, Degenerate, Interval, Significance, TooFew, checked
 from par.statistics.spread import brown_forsythe, spread_difference
 from par.statistics.success import SUCCESS

@@ -18,7 +18,7 @@ from par.evaluation.accuracy import depth_curve
 from par.evaluation.exam import Exam
 from par.model.build import random_parent
 from par.model.looped import LoopedModel
-from par.model.reading import AllBranches
+from par.model.reading import AtIterations
 from par.tasks.groups import parse_task
 from par.tasks.prompts import open_rendering
 from par.tasks.streams import EVALUATION_SEED, Split, examples
@@ -119,7 +119,7 @@ def test_every_answer_is_the_products():
     """Log-probabilities of the candidates agree for every prompt, depth and box, not only what is right on average."""
     subject, rendering, indices = MODELS["qwen3", "compact", False], RENDERINGS["compact"], np.arange(4)
     exam = Exam(model=subject, task=TASK, rendering=rendering, depths=DEPTHS, sequences=4, batch_size=4)
-    logits_KBNC, _ = exam.read(indices, AllBranches(DEPTHS))
+    logits_KBNC, _ = exam.read(indices, AtIterations(DEPTHS))
     for number, depth in enumerate(DEPTHS):
         drawn = examples(TASK, seed=EVALUATION_SEED, split=Split.TEST, indices=indices, depth=depth)
         questions = Questions.about(rendering.render(drawn), range(TASK.boxes))

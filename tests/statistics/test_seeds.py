@@ -17,8 +17,15 @@ from par.statistics.comparison import (
     probability_of_improvement,
     success_difference,
 )
-from par.statistics.description import Description, describe
-from par.statistics.location import censored_share, interquartile_mean, mean_interval, median_G, summary
+from par.statistics.description import (
+    Description,
+    censored_share,
+    describe,
+    interquartile_mean,
+    mean_interval,
+    median_G,
+    summary,
+)
 from par.statistics.scores import lower_bound
 from par.statistics.seeds import TooFew
 from par.statistics.spread import brown_forsythe, dip_test, spread_difference, variance_split

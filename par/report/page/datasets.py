@@ -5,8 +5,8 @@ from typing import Any
 
 from par import metrics as m
 from par.ledger.state import ConfigState
-from par.race.selection import optimism
 from par.race.status import in_a_word
+from par.race.verdicts import optimism
 from par.report.page.blocks import Columns, rounded, share_cells, transposed
 from par.report.page.gathered import FRESH, SEARCH, Gathered, Seed, label
 from par.report.table import shown

@@ -5,13 +5,12 @@ from itertools import combinations
 
 from par import metrics as m
 from par.ledger.state import ConfigState
-from par.race.selection import optimism
+from par.race.verdicts import optimism
 from par.report.page.blocks import Table, p_text, text
 from par.report.page.datasets import groups
 from par.report.page.gathered import FRESH, SEARCH, Course, Gathered, Seed
 from par.statistics.comparison import compare_groups, paired_improvement, probability_of_improvement
-from par.statistics.description import describe
-from par.statistics.location import censored_share
+from par.statistics.description import censored_share, describe
 from par.statistics.seeds import Degenerate, Significance, TooFew
 from par.statistics.spread import DIP_SEEDS, dip_test, variance_split
 from par.statistics.success import SUCCESS, THRESHOLDS, performance_profile

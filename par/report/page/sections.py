@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from par.race.selection import winners
+from par.race.verdicts import winners
 from par.report.page import charts, results
 from par.report.page.blocks import Chart, Columns, Section, Table
 from par.report.page.gathered import Gathered
