@@ -13,11 +13,6 @@ from par.evaluation.lazily import LazyReading
 from par.training.parallel import gathered, summed
 
 
-def last_iteration(rule: HaltingConfig, exam: Exam) -> int:
-    """K_max: iterations within which a question may halt, those that complete the deepest and m more."""
-    return max(exam.completing) + rule.m
-
-
 @dataclass(frozen=True, slots=True)
 class HaltingCurve:
     """What learned halting achieves at each depth. Not halted is kept apart from wrong."""
@@ -42,11 +37,11 @@ class HaltingCurve:
 
 @torch.no_grad()
 def halting_curve(exam: Exam, rule: HaltingConfig) -> HaltingCurve:
-    """Let every question halt by the rule within K_max iterations.
+    """Let every question halt by the rule within K_max iterations, those that complete the deepest and m more.
 
     States are read out as the rule needs them, and questions leave when they are settled.
     """
-    last = last_iteration(rule, exam)
+    last = max(exam.completing) + rule.m
     counts_6D = torch.zeros(6, len(exam.depths), device=exam.device, dtype=torch.long)
     calls_2 = torch.zeros(2, device=exam.device, dtype=torch.long)
     with gathered(exam.model.coda):

@@ -3,8 +3,8 @@
 Dimension letters: K iterations, B prompts, N branches, C candidates, S questions.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import torch
@@ -48,11 +48,9 @@ def _questions(exam: Exam, indices: np.ndarray, last: int) -> Columns:
     ]
 
 
-def _of_all_workers(pieces: list[Columns], mesh: DeviceMesh | None) -> Iterator[Columns]:
+def _of_all_workers(pieces: list[Columns], mesh: DeviceMesh | None) -> list[Columns]:
     if mesh is None:
-        yield from pieces
-        return
+        return pieces
     everyones: list[list[Columns]] = [[] for _ in range(mesh.size())]
     dist.all_gather_object(everyones, pieces, group=mesh.get_group())
-    for own in everyones:
-        yield from own
+    return list(chain.from_iterable(everyones))

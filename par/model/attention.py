@@ -35,7 +35,7 @@ def use_packed_attention(parent: PreTrainedModel) -> None:
 
 
 def _attend(
-    module: nn.Module,
+    layer: nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -44,7 +44,7 @@ def _attend(
     scaling: float,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    return attention_mask.attend(module, query, key, value, scaling), None
+    return attention_mask.attend(layer, query, key, value, scaling), None
 
 
 def _masked(layer: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask_B1QT: Tensor | None, scaling: float) -> Tensor:

@@ -48,13 +48,9 @@ class Batches:
         self.run, self.task, self.rendering = run, task, rendering
         self.yes_no = (rendering.yes, rendering.no) if run.halting.mode == "learned" else ()
 
-    def depth(self, step: int) -> StepDepth:
-        """Operations and iterations of a step."""
-        return draw_depth(self.run, step)
-
     def micro_batches(self, step: int, *, rank: int = 0, workers: int = 1) -> Iterator[MicroBatch]:
         """Yield the forward passes of one worker: its contiguous share of the global batch, in sample order."""
-        depth = self.depth(step)
+        depth = draw_depth(self.run, step)
         branches = self._branches(step, depth)
         share = self.run.train.batch_size // workers
         size = self.run.prompts_per_pass

@@ -76,6 +76,7 @@ class Trainer:
         if run.compute.compile:
             self.model.recurrence.compile_iteration()
         self.optimizers = build_optimizers(self.model, run.optim)
+        self._halting_weight = run.halting.weight if run.halting.mode == "learned" else 0.0
         self.wants_to_leave: Callable[[], bool] = lambda: False
         """Asked once per step; one worker's wish is reported by all of them."""
 
@@ -147,7 +148,3 @@ class Trainer:
             optimizer.zero_grad(set_to_none=True)
         if self.teacher:
             self.teacher.follow(self.model)
-
-    @property
-    def _halting_weight(self) -> float:
-        return self.run.halting.weight if self.run.halting.mode == "learned" else 0.0

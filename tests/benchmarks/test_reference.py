@@ -24,6 +24,7 @@ from par.tasks.prompts import open_rendering
 from par.tasks.streams import EVALUATION_SEED, Split, examples
 from par.testing import tiny_run
 from par.training.batches import Batches
+from par.training.draws import draw_depth
 from par.training.loop import Trainer
 from par.training.objectives import weighted_loss
 
@@ -74,7 +75,7 @@ def test_loss_and_gradients_are_the_products(key, step, step_size, window, overr
     wanted.backward()
     wanted_gradients = gradients(MODELS[key])
 
-    depth = batches.depth(step)
+    depth = draw_depth(batches.run, step)
     drawn = examples(TASK, seed=run.seed, split=Split.TRAIN, indices=step * 3 + np.arange(3), depth=depth.operations)
     questions = Questions.about(RENDERINGS[rendering].render(drawn), range(TASK.boxes))
     found = progress_loss(MODELS[key], questions, iterations=depth.iterations, window=window, step_size=step_size)

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from itertools import groupby
 from math import ceil
 from typing import Any
 
@@ -126,10 +127,7 @@ class Gathered:
     @cached_property
     def by_config(self) -> dict[str, list[Seed]]:
         """The seeds of each configuration that has any."""
-        found: dict[str, list[Seed]] = {}
-        for seed in self.seeds:
-            found.setdefault(seed.config.id, []).append(seed)
-        return found
+        return {config: list(seeds) for config, seeds in groupby(self.seeds, key=lambda seed: seed.config.id)}
 
     @property
     def missing(self) -> dict[str, tuple[int, ...]]:
@@ -146,11 +144,11 @@ class Gathered:
 
     def leaders(self) -> dict[str, list[Seed]]:
         """For each backbone the seeds of its best configuration: the fresh ones if it is confirmed."""
-        found: dict[str, list[Seed]] = {}
-        for config in self.ranked():
-            seeds = self.of(config, FRESH if config.confirmation else SEARCH)
-            if seeds and config.record.backbone not in found:
-                found[config.record.backbone] = seeds
+        found = {
+            config.record.backbone: seeds
+            for config in reversed(self.ranked())
+            if (seeds := self.of(config, FRESH if config.confirmation else SEARCH))
+        }
         return {backbone: found[backbone] for backbone in self.backbones if backbone in found}
 
 
