@@ -35,14 +35,7 @@ def use_packed_attention(parent: PreTrainedModel) -> None:
 
 
 def _attend(
-    layer: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Visibility,
-    *,
-    scaling: float,
-    **_: Any,
+    layer: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Visibility, *, scaling: float, **_: Any
 ) -> tuple[Tensor, None]:
     return attention_mask.attend(layer, query, key, value, scaling), None
 

@@ -21,13 +21,12 @@ class Movable:
 
     __slots__ = ()
 
-    def to(self, device: torch.device) -> Self:
+    def to(self, device: torch.device, *, non_blocking: bool = True) -> Self:
         """The same values with all tensors in them on a device."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}  # pyright: ignore[reportArgumentType]
         moved = {
-            name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value.to(device)
-            for name, value in values.items()
-            if isinstance(value, Tensor | Movable)
+            field.name: value.to(device, non_blocking=non_blocking)
+            for field in fields(self)  # pyright: ignore[reportArgumentType]
+            if isinstance(value := getattr(self, field.name), Tensor | Movable)
         }
         return replace(self, **moved)  # pyright: ignore[reportArgumentType]
 

@@ -19,7 +19,7 @@ FAR = 16.0
 
 def judge(config: ConfigState, stage: Stage, seeds: Sequence[int], score: str) -> Verdict:
     """The score of a configuration over the seeds of a stage, failures counted as 0, and the aggregates beside it."""
-    bound = lower_bound([config.results[seed].score(score) for seed in seeds], score)
+    bound = lower_bound(_scores(config, seeds, score), score)
     return Verdict(score=bound, seeds=tuple(seeds), stage=stage, metrics=aggregates(config, seeds))
 
 
@@ -94,13 +94,10 @@ def winners(race: Race) -> Iterator[Winner]:
     for backbone in race.known:
         best = race.best(backbone)
         if best and confirmed.keys() >= set(best):
-            scores = {name: _scores(race, of) for name, of in confirmed.items() if of.record.backbone == backbone}
+            rivals = {name: config for name, config in confirmed.items() if config.record.backbone == backbone}
+            scores = {name: _scores(of, race.stages.fresh_seeds, race.score) for name, of in rivals.items()}
             found = selected(scores, race.score)
             yield Winner(confirmed[found.name], len(scores), race.stages.fresh, found.score)
-
-
-def _scores(race: Race, config: ConfigState) -> list[float]:
-    return [config.results[seed].score(race.score) for seed in race.stages.fresh_seeds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +121,11 @@ def optimism(config: ConfigState, score: str) -> Optimism | None:
 
     Raises LedgerError if a seed was not measured by ``score``.
     """
-
-    def mean(seeds: Sequence[int]) -> float:
-        return fmean(config.results[seed].score(score) for seed in seeds)
-
     searched, confirmed = config.verdict, config.confirmation
-    return Optimism(mean(searched.seeds), mean(confirmed.seeds)) if searched and confirmed else None
+    if searched is None or confirmed is None:
+        return None
+    return Optimism(fmean(_scores(config, searched.seeds, score)), fmean(_scores(config, confirmed.seeds, score)))
+
+
+def _scores(config: ConfigState, seeds: Sequence[int], score: str) -> list[float]:
+    return [config.results[seed].score(score) for seed in seeds]
