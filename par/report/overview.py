@@ -76,10 +76,8 @@ def sweeps_table(overviews: Iterable[Overview]) -> Table:
 
 def sweep_tables(overview: Overview) -> RenderableType:
     """A row per configuration with the state of each seed, and below it what the failed ones said."""
-    parts: list[RenderableType] = [_seeds_table(overview)]
-    if found := failures(overview.state):
-        parts.append(_failures_table(found))
-    return Group(*parts)
+    found = failures(overview.state)
+    return Group(_seeds_table(overview), *([_failures_table(found)] if found else []))
 
 
 def age(now: datetime, then: datetime) -> str:

@@ -70,9 +70,8 @@ class Trainer:
         seed = integer_seed(Stream.INITIALISATION, run.seed)
         self.model = build_model(run, self.rendering, seed=seed).to(self.device)
         shard(self.model, mesh, run.train.precision)
-        self.teacher: Teacher | None = None
-        if run.objective == "prefix_distill":
-            self.teacher = Teacher(run, self.rendering, seed=seed, device=self.device, mesh=mesh)
+        taught = run.objective == "prefix_distill"
+        self.teacher = Teacher(run, self.rendering, seed=seed, device=self.device, mesh=mesh) if taught else None
         if run.compute.compile:
             self.model.recurrence.compile_iteration()
         self.optimizers = build_optimizers(self.model, run.optim)
