@@ -15,7 +15,7 @@ from benchmarks.wide import WIDE, registered
 from par.config.backbones import Backbone
 from par.config.run import RunConfig
 from par.model.context import Context
-from par.model.layout import Layout
+from par.model.packing import Layout
 from par.model.recurrence import Iterations
 from par.training.loop import Trainer
 

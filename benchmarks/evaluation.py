@@ -9,7 +9,7 @@ from par.evaluation.accuracy import DepthCurve, depth_curve
 from par.evaluation.exam import Exam
 from par.model.build import build_model, build_rendering
 from par.tasks.groups import parse_task
-from par.training.chance import Stream, integer_seed
+from par.training.draws import Stream, integer_seed
 from par.training.parallel import device_of_this_worker
 
 SETTING = {  # with adapter_init=state an untrained core forgets the prompt, and both ways agree on any answer

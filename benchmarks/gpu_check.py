@@ -25,7 +25,7 @@ from benchmarks.wide import WIDE, registered
 from par.config.backbones import BACKBONES, Backbone
 from par.config.run import RunConfig
 from par.cost.flops import step_flops
-from par.training.depth import draw_depth
+from par.training.draws import draw_depth
 from par.training.loop import Trainer
 from par.training.parallel import data_mesh, device_of_this_worker
 from par.training.speed import product_rate

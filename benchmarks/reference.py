@@ -22,7 +22,7 @@ from par.model.looped import LoopedModel
 from par.tasks.groups import GroupTask, parse_task
 from par.tasks.prompts import Prompts, Rendering
 from par.tasks.streams import EVALUATION_SEED, Split, examples
-from par.training.depth import draw_depth
+from par.training.draws import draw_depth
 from par.training.optim import build_optimizers, clip_gradients, rate_factor, set_rate
 
 

@@ -13,8 +13,7 @@ from benchmarks.landscape import Landscape, Setting
 from par.ledger.records import SeedResult
 from par.ledger.state import ConfigState, SeedState
 from par.race.racing import NewConfiguration, Race, RunSeed, next_run
-from par.race.selection import winners
-from par.race.verdicts import judge
+from par.race.verdicts import judge, winners
 from par.space.space import Space
 from ray_jobs.optuna_studies.study import BackboneStudy
 

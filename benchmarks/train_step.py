@@ -11,7 +11,7 @@ from benchmarks.wide import WIDE, registered
 from par.config.run import RunConfig
 from par.cost.flops import step_flops
 from par.tasks.groups import parse_task
-from par.training.depth import answered_iterations, draw_depth
+from par.training.draws import answered_iterations, draw_depth
 from par.training.loop import Trainer
 
 SETTING = {

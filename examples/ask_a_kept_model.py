@@ -8,8 +8,8 @@ import sys
 
 import numpy as np
 
-from par.evaluation.answers import answers
 from par.ledger.ledger import Ledger, SeedFolder
+from par.model.readout import answers
 from par.seed import KeptModel
 from par.tasks.streams import EVALUATION_SEED, Split, examples
 from par.tasks.wording import NOUNS, contains, operation_sentences, query

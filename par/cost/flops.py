@@ -26,8 +26,7 @@ from par.cost.sizes import (
     trained_tokens,
 )
 from par.tasks.groups import parse_task
-from par.training.depth import StepDepth, answered_iterations, draw_depth, taught_iterations
-from par.training.halting import extra_negative
+from par.training.draws import StepDepth, answered_iterations, draw_depth, extra_negative, taught_iterations
 
 SAMPLED_STEPS = 200
 """Steps whose depth is drawn to find the mean cost."""

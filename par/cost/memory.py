@@ -20,7 +20,7 @@ from par.cost.sizes import (
     trained_tokens,
 )
 from par.tasks.groups import parse_task
-from par.training.depth import answered_iterations, taught_iterations
+from par.training.draws import answered_iterations, taught_iterations
 
 FP32 = 4
 ADAMW, MUON = 2 * FP32, FP32

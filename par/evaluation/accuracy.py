@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from par.evaluation.answers import answers
 from par.evaluation.exam import Exam
 from par.evaluation.tally import Tally
+from par.model.readout import answers
 from par.training.parallel import summed
 
 

@@ -6,30 +6,11 @@ Dimension letters: K iterations 1 … K_max, B prompts, N = depths · boxes bran
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from par.config.groups import HaltingConfig
 from par.evaluation.exam import Exam
 from par.evaluation.lazily import LazyReading
 from par.training.parallel import gathered, summed
-
-
-def first_firing(p_yes_KS: Tensor, rule: HaltingConfig) -> Tensor:
-    """The iteration (1-based) at which each sequence halts, (S,); 0 where it does not.
-
-    It is the first R with p_yes[R] > tau and at least k of p_yes[R … R+m−1] > tau, the window lying inside 1 … K_max.
-    """
-    yes_KS = p_yes_KS > rule.tau
-    if len(yes_KS) < rule.m:
-        return torch.zeros(yes_KS.shape[1], dtype=torch.long, device=yes_KS.device)
-    counts_RS = yes_KS.long().unfold(0, rule.m, 1).sum(-1)
-    fires_RS = yes_KS[: len(counts_RS)] & (counts_RS >= rule.k)
-    return torch.where(fires_RS.any(0), fires_RS.long().argmax(0) + 1, 0)
-
-
-def last_iteration(rule: HaltingConfig, exam: Exam) -> int:
-    """K_max: iterations within which a question may halt, those that complete the deepest and m more."""
-    return max(exam.completing) + rule.m
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +37,11 @@ class HaltingCurve:
 
 @torch.no_grad()
 def halting_curve(exam: Exam, rule: HaltingConfig) -> HaltingCurve:
-    """Let every question halt by the rule within K_max iterations.
+    """Let every question halt by the rule within K_max iterations, those that complete the deepest and m more.
 
     States are read out as the rule needs them, and questions leave when they are settled.
     """
-    last = last_iteration(rule, exam)
+    last = max(exam.completing) + rule.m
     counts_6D = torch.zeros(6, len(exam.depths), device=exam.device, dtype=torch.long)
     calls_2 = torch.zeros(2, device=exam.device, dtype=torch.long)
     with gathered(exam.model.coda):

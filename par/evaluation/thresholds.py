@@ -183,7 +183,7 @@ class Yeses:
     def first_firings(self, k: int, m_M: np.ndarray) -> np.ndarray:
         """Where each question halts under the rules (k, m), (M, S), 1-based; 0 where it does not.
 
-        As first_firing on the iterations 1 … completed + m, or on all where fewer were recorded.
+        The windows lie in the iterations 1 … completed + m, or in all where fewer were recorded.
         """
         firsts_RS = self._firsts_by_reach(k)
         for nearer_S, first_S in pairwise(firsts_RS):

@@ -3,18 +3,18 @@
 Dimension letters: K iterations, B prompts, N branches, C candidates, S questions.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import torch
 from torch import distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from par.evaluation.answers import answers_and_p_yes
 from par.evaluation.exam import Exam
 from par.evaluation.traces import SPLITS, Traces
-from par.model.reading import AllBranches
+from par.model.reading import AtIterations
+from par.model.readout import answers_and_p_yes
 
 Columns = list[np.ndarray]
 """The columns of Traces for some questions."""
@@ -31,7 +31,7 @@ def record_traces(exam: Exam, last: int) -> Traces:
 
 
 def _questions(exam: Exam, indices: np.ndarray, last: int) -> Columns:
-    logits_KBNC, targets_BN = exam.read(indices, AllBranches(range(1, last + 1)), with_halting=True)
+    logits_KBNC, targets_BN = exam.read(indices, AtIterations(range(1, last + 1)), with_halting=True)
     K, _, N = logits_KBNC.shape[:3]
     answer_BNK, p_yes_BNK = (values_KBN.movedim(0, -1) for values_KBN in answers_and_p_yes(logits_KBNC))
     boxes, wanted_B = exam.task.boxes, indices < exam.sequences
@@ -48,11 +48,9 @@ def _questions(exam: Exam, indices: np.ndarray, last: int) -> Columns:
     ]
 
 
-def _of_all_workers(pieces: list[Columns], mesh: DeviceMesh | None) -> Iterator[Columns]:
+def _of_all_workers(pieces: list[Columns], mesh: DeviceMesh | None) -> list[Columns]:
     if mesh is None:
-        yield from pieces
-        return
+        return pieces
     everyones: list[list[Columns]] = [[] for _ in range(mesh.size())]
     dist.all_gather_object(everyones, pieces, group=mesh.get_group())
-    for own in everyones:
-        yield from own
+    return list(chain.from_iterable(everyones))

@@ -15,7 +15,7 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from par.model.layout import Layout
+from par.model.packing import Layout
 
 NAME = "par_packed"
 
@@ -35,16 +35,9 @@ def use_packed_attention(parent: PreTrainedModel) -> None:
 
 
 def _attend(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Visibility,
-    *,
-    scaling: float,
-    **_: Any,
+    layer: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Visibility, *, scaling: float, **_: Any
 ) -> tuple[Tensor, None]:
-    return attention_mask.attend(module, query, key, value, scaling), None
+    return attention_mask.attend(layer, query, key, value, scaling), None
 
 
 def _masked(layer: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask_B1QT: Tensor | None, scaling: float) -> Tensor:

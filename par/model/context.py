@@ -8,7 +8,7 @@ from typing import Self
 from torch import Tensor, nn
 
 from par.model.attention import KERNELS, Visibility
-from par.model.layout import Layout
+from par.model.packing import Layout
 
 
 @dataclass(frozen=True)

@@ -50,13 +50,8 @@ class LoopedModel(nn.Module):
         self.embed = decoder.embed_tokens
         self.rotary = decoder.rotary_emb
         self.prelude = nn.ModuleList(layers[: parts.prelude])
-        self.recurrence = Recurrence(
-            nn.ModuleList(layers[parts.prelude : core_end]),
-            config.hidden_size,
-            anchor=anchor,
-            adapter_init=adapter_init,
-            recompute=recompute,
-        )
+        core, width = nn.ModuleList(layers[parts.prelude : core_end]), config.hidden_size
+        self.recurrence = Recurrence(core, width, anchor=anchor, adapter_init=adapter_init, recompute=recompute)
         self.coda = Coda(layers[core_end:])
         self.head = CandidateHead(parent.lm_head.weight)
         self.norm = decoder.norm
@@ -86,7 +81,8 @@ class LoopedModel(nn.Module):
         def listen(shown: Shown) -> Staying | None:
             return reading.after(shown, answer)
 
-        self.recurrence(e_BTH, context, packed.real_BT, Iterations.all_of(reading.count), listen)
+        plan = Iterations(count=reading.count, keep=(reading.count,))
+        self.recurrence(e_BTH, context, packed.real_BT, plan, listen)
         return reading.result()
 
     def _begin(self, packed: Packed) -> tuple[Tensor, Context, Tensor]:

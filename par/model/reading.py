@@ -56,22 +56,27 @@ class Reading(Protocol):
         ...
 
 
-class AllBranches:
-    """Every branch after each of some iterations."""
+def all_branches(shown: Shown, answer: Answer) -> Tensor:
+    """The logits (B, N, C) of every branch."""
+    return answer(shown.state_BTH, shown.context, None)
 
-    def __init__(self, keep: Sequence[int]) -> None:
-        self.keep, self.count = frozenset(keep), max(keep)
-        self._read: list[Tensor] = []
+
+class AtIterations:
+    """What there is to see after each of some iterations: by default every branch is read."""
+
+    def __init__(self, keep: Sequence[int], see: Callable[[Shown, Answer], Tensor] = all_branches) -> None:
+        self.keep, self.count, self.see = frozenset(keep), max(keep), see
+        self._seen: list[Tensor] = []
 
     def after(self, shown: Shown, answer: Answer) -> Staying | None:
-        """Read all."""
+        """See it where it is wanted."""
         if shown.k in self.keep:
-            self._read.append(answer(shown.state_BTH, shown.context, None))
+            self._seen.append(self.see(shown, answer))
         return None
 
     def result(self) -> Tensor:
-        """Logits (K, B, N, C), iterations ascending."""
-        return torch.stack(self._read)
+        """What was seen, (K, …), iterations ascending."""
+        return torch.stack(self._seen)
 
 
 class OwnIteration:

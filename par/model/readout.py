@@ -1,10 +1,15 @@
-"""The read-out: logits of the tokens that can be an answer, and of no other.
+"""The read-out: logits of the tokens that can be an answer, and of no other, and what they say.
+
+One whose logits are not all finite says nothing, so that it counts as wrong and halts nobody.
 
 Dimension letters: B prompts, N branches, H width, C candidates.
 """
 
 import torch
 from torch import Tensor, nn
+
+NO_ANSWER = -1
+"""In the place of a candidate's number; never the right one."""
 
 
 class CandidateHead(nn.Module):
@@ -26,3 +31,21 @@ def candidate_logits(normed_BNH: Tensor, candidates_BCH: Tensor) -> Tensor:
     """Logits in fp32, (…, B, N, C), of normed states (…, B, N, H)."""
     logits_BNC = torch.einsum("...bnh,bch->...bnc", normed_BNH.float(), candidates_BCH.float())
     return logits_BNC.clone()  # FSDP2 warns of an output that is a view
+
+
+def answers(logits_C: Tensor) -> Tensor:
+    """The candidate with the largest logit, of logits (…, C); NO_ANSWER where one of them is not finite."""
+    return logits_C.argmax(-1).where(_sound(logits_C), NO_ANSWER)
+
+
+def answers_and_p_yes(logits_C: Tensor) -> tuple[Tensor, Tensor]:
+    """The answers, and the probability of Yes, of logits (…, C) whose last two candidates are Yes and No.
+
+    Where a logit is not finite, that of Yes and No included, they are NO_ANSWER and 0.
+    """
+    sound, p_yes = _sound(logits_C), logits_C[..., -2:].softmax(-1)[..., 0]
+    return logits_C[..., :-2].argmax(-1).where(sound, NO_ANSWER), p_yes.where(sound, 0.0)
+
+
+def _sound(logits_C: Tensor) -> Tensor:
+    return torch.isfinite(logits_C).all(-1)

@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from par.model.anchor import anchor_rms, mean_drift, rms
 from par.model.attention import Visibility
 from par.model.context import Context, run_layers
+from par.model.packing import Movable
 from par.model.reading import Shown, Staying
 
 Core = Callable[[Tensor, Tensor, tuple[Tensor, Tensor], Visibility], tuple[Tensor, Tensor]]
@@ -22,7 +23,7 @@ Listener = Callable[[Shown], Staying | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Iterations:
+class Iterations(Movable):
     """How often the core is applied in one pass, and what is kept of it."""
 
     count: int
@@ -37,11 +38,6 @@ class Iterations:
     def __post_init__(self) -> None:
         if not self.keep or list(self.keep) != sorted({k for k in self.keep if 1 <= k <= self.count}):
             raise ValueError(f"keep={self.keep} must ascend within 1..{self.count}")
-
-    @classmethod
-    def all_of(cls, count: int) -> "Iterations":
-        """So many iterations for a listener."""
-        return cls(count=count, keep=(count,))
 
 
 class Recurrence(nn.Module):

@@ -1,6 +1,6 @@
 """Where a seed stands: what its attempts and its result say about it."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from enum import StrEnum
 
 from par.errors import FROM_OUTSIDE
@@ -44,6 +44,22 @@ def last_word(config: ConfigState, seed: int) -> tuple[str, str]:
         return state.result.failure or "", state.result.message
     last = state.attempts[-1] if state.attempts else Attempt()
     return last.failure or "", last.message or ""
+
+
+def in_a_word(config: ConfigState, seed: int, *, driven: bool) -> str:
+    """The kind of failure that a seed, or else its last attempt, ended with; where there is none where it stands."""
+    return last_word(config, seed)[0] or seed_status(config, seed, driven=driven).value
+
+
+def failures(state: SweepState) -> dict[str, list[tuple[str, str]]]:
+    """By kind the seeds that ended so, or whose last attempt did: configuration and number, and the message."""
+    found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+    for config in state.configs:
+        for seed in config.seeds:
+            kind, message = last_word(config, seed)
+            if kind:
+                found[kind].append((f"{config.id} seed {seed}", message.strip()))
+    return found
 
 
 def status_counts(state: SweepState, space: Space, *, driven: bool) -> Counter[Status]:

@@ -40,11 +40,7 @@ def seed_table(sweep: str, space: Space, state: SweepState, *, driven: bool) -> 
     schema = pa.schema(
         PLACE | searched | COURSE | dict.fromkeys(metrics, pa.float64()), metadata=identity(sweep, space)
     )
-    rows = [
-        {"sweep": sweep} | _suggested(config, searched) | row
-        for config in state.configs
-        for row in _rows(config, race, driven=driven)
-    ]
+    rows = [{"sweep": sweep} | row for config in state.configs for row in _rows(config, race, searched, driven=driven)]
     return pa.Table.from_pylist(rows, schema=schema)
 
 
@@ -78,16 +74,15 @@ def _column(domain: Domain) -> pa.DataType:
             return next((column for of, column in _CHOICES if kinds <= of), pa.string())
 
 
-def _suggested(config: ConfigState, columns: dict[str, pa.DataType]) -> dict[str, Any]:
-    return {key: _cell(value, columns[key]) for key, value in config.record.suggested.items()}
-
-
 def _cell(value: Any, column: pa.DataType) -> Any:
     return json.dumps(value) if column == pa.string() and not isinstance(value, str) else value
 
 
-def _rows(config: ConfigState, race: Race, *, driven: bool) -> Iterator[dict[str, Any]]:
+def _rows(
+    config: ConfigState, race: Race, searched: dict[str, pa.DataType], *, driven: bool
+) -> Iterator[dict[str, Any]]:
     """What is known of each seed that the configuration has or is to have."""
+    suggested = {key: _cell(value, searched[key]) for key, value in config.record.suggested.items()}
     for seed in sorted({*race.seeds_of(config.id), *config.seeds}):
         result = config.results.get(seed)
         yield {
@@ -99,5 +94,6 @@ def _rows(config: ConfigState, race: Race, *, driven: bool) -> Iterator[dict[str
             "failure": last_word(config, seed)[0] or None,
             "attempts": len(config.attempts(seed)),
             "device_hours": config.device_hours(seed),
+            **suggested,
             **({"score": result.score(race.score), **result.metrics} if result else {}),
         }

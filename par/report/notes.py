@@ -23,7 +23,8 @@ def sweep_note(question: str, state: SweepState) -> str:
 def configuration_note(config: ConfigState) -> str:
     """What was chosen, what its seeds are worth, and every seed of it that has begun, worst first."""
     judged = [_judgement(verdict) for verdict in (config.verdict, config.confirmation) if verdict]
-    seeds = sorted(config.seeds, key=lambda seed: (seed in config.results, _G(config, seed), seed))
+    Gs = {seed: result.score(m.G.name) for seed, result in config.results.items()}
+    seeds = sorted(config.seeds, key=lambda seed: (seed in Gs, Gs.get(seed, 0.0), seed))
     listed = ["", "Seeds, worst first:", "", *(f"- {_seed_line(config, seed)}" for seed in seeds)] if seeds else []
     return "\n".join([f"**{_name(config)}**", "", *(judged or ["No score yet."]), *listed])
 
@@ -49,10 +50,6 @@ def _scores(config: ConfigState) -> str:
 def _judgement(verdict: Verdict) -> str:
     word = "Search" if verdict.stage == "search" else "Confirmation, on seeds that the search never saw"
     return f"{word}: score {verdict.score:.3f} over {counted(len(verdict.seeds), 'seed')}.\n"
-
-
-def _G(config: ConfigState, seed: int) -> float:
-    return config.results[seed].score(m.G.name) if seed in config.results else 0.0
 
 
 def _seed_line(config: ConfigState, seed: int) -> str:

@@ -1,6 +1,5 @@
 """How sweeps stand, from their ledgers: all of them in short, or one seed by seed."""
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from par.ledger.current_space import current_space
 from par.ledger.lease import LeaseRecord, holder
 from par.ledger.ledger import Ledger
 from par.ledger.state import ConfigState, SweepState
-from par.race.status import Status, last_word, seed_status, status_counts, unproposed
+from par.race.status import Status, failures, in_a_word, seed_status, status_counts, unproposed
 from par.race.verdicts import as_judged
 from par.report.table import shown
 from par.space.space import Space
@@ -77,10 +76,8 @@ def sweeps_table(overviews: Iterable[Overview]) -> Table:
 
 def sweep_tables(overview: Overview) -> RenderableType:
     """A row per configuration with the state of each seed, and below it what the failed ones said."""
-    parts: list[RenderableType] = [_seeds_table(overview)]
-    if failures := _failures(overview):
-        parts.append(_failures_table(failures))
-    return Group(*parts)
+    found = failures(overview.state)
+    return Group(_seeds_table(overview), *([_failures_table(found)] if found else []))
 
 
 def age(now: datetime, then: datetime) -> str:
@@ -116,28 +113,17 @@ def _cell(overview: Overview, config: ConfigState, seed: int) -> Text:
     times = f" ×{len(attempts)}" if len(attempts) > 1 else ""
     if stands is Status.DONE:
         return Text(shown(config.results[seed]) + times)
-    text = last_word(config, seed)[0] or stands.value
+    text = in_a_word(config, seed, driven=overview.driven)
     if stands is Status.RUNNING and attempts and (start := attempts[-1].start):
         text = f"running {age(overview.now, datetime.fromisoformat(start))}"
     return Text(text + times, style=_STYLES[stands])
 
 
-def _failures(overview: Overview) -> dict[str, list[tuple[str, str]]]:
-    """By kind the seeds that failed, each with its message."""
-    failures: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for config in overview.state.configs:
-        for seed in config.seeds:
-            kind, message = last_word(config, seed)
-            if kind:
-                failures[kind].append((f"{config.id} seed {seed}", message))
-    return failures
-
-
-def _failures_table(failures: dict[str, list[tuple[str, str]]]) -> Table:
+def _failures_table(found: dict[str, list[tuple[str, str]]]) -> Table:
     table = Table(title="Failures", title_justify="left")
     for column in ("kind", "seeds", "the last one", "said"):
         table.add_column(column, justify="right" if column == "seeds" else "left")
-    for kind, seeds in failures.items():
+    for kind, seeds in found.items():
         place, message = seeds[-1]
-        table.add_row(kind, str(len(seeds)), place, Text(message.strip()[:LONGEST_MESSAGE]))
+        table.add_row(kind, str(len(seeds)), place, Text(message[:LONGEST_MESSAGE]))
     return table

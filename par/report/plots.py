@@ -11,8 +11,7 @@ from par.config.run import RunConfig
 from par.ledger.ledger import Ledger
 from par.ledger.state import ConfigState
 from par.report.page.blocks import Drawn
-from par.report.page.charts import GREY, line_at
-from par.report.page.curves import accuracy_axes
+from par.report.page.charts import GREY, accuracy_axes, line_at
 from par.report.page.gathered import Curve, read_curve
 from par.tasks.groups import chance, parse_task
 

@@ -7,7 +7,7 @@ from par.ledger.records import SeedResult, Stage, Verdict
 from par.ledger.state import ConfigState, SweepState
 from par.race.racing import Race
 from par.space.space import Space
-from par.statistics.location import summary
+from par.statistics.description import summary
 from par.statistics.success import SUCCESS, success_rate
 
 LEFT = ("configuration", "backbone", "G per seed")

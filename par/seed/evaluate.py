@@ -17,7 +17,6 @@ from par.evaluation.exam import Exam
 from par.evaluation.extrapolation import accuracy_at, extrapolation, extrapolation_auc
 from par.evaluation.halting import HaltingCurve, halting_curve
 from par.evaluation.signals import drift_profile
-from par.evaluation.spikes import spikes
 from par.evaluation.tally import Tally
 from par.evaluation.thresholds import Grid, known_depth, score, search
 from par.evaluation.traces import Traces
@@ -25,6 +24,7 @@ from par.evaluation.tracing import record_traces
 from par.ledger.ledger import ACCURACY, HALTING, TRACE
 from par.metrics import Metric
 from par.objects import Objects
+from par.statistics.trends import spikes
 from par.tasks.streams import Split
 from par.training.loop import Trainer
 from par.training.parallel import agreed, workers

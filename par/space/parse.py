@@ -12,7 +12,7 @@ from par.space.keys import KEYS, known_settings
 from par.space.stages import FRESH, Stages
 from par.space.variants import EXAMPLE, read_variants
 from par.space.yaml_lines import Document, Fault, Reading, did_you_mean
-from par.statistics.selection import FEWEST_FRESH
+from par.statistics.scores import FEWEST_FRESH
 from par.tasks.streams import WORD
 
 LAST_FIRST_SEED = WORD - 2**16

@@ -1,16 +1,16 @@
-"""Two groups of seeds against each other: success rates, and which of two seeds is likely to be better."""
+"""Groups of seeds against each other: success rates, spread, and which of two seeds is likely to be better."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import combinations
+
+import numpy as np
 
 from par.errors import DataError
-from par.statistics.location import INTERVAL_SEEDS, bootstrap_mean
-from par.statistics.seeds import CONFIDENCE, RESAMPLES, Interval, Significance, TooFew, checked
+from par.statistics.description import INTERVAL_SEEDS, bootstrap_mean
+from par.statistics.seeds import CONFIDENCE, RESAMPLES, Degenerate, Interval, Significance, TooFew, checked
+from par.statistics.spread import brown_forsythe, spread_difference
 from par.statistics.success import SUCCESS
-
-if TYPE_CHECKING:
-    import numpy as np
 
 COMPARED_SEEDS = 3
 """Seeds of each group from which success rates are compared: all of 2 against none of 2 has p = 0.125."""
@@ -91,7 +91,6 @@ def probability_of_improvement(first: Sequence[float], second: Sequence[float]) 
     one of as many disjoint pairs. TooFew below INTERVAL_SEEDS in a group. Raises DataError for no seed or a G that is
     not finite. Source: Agarwal et al. 2021, NeurIPS; Vargha & Delaney 2000, J. Educ. Behav. Stat. 25.
     """
-    import numpy as np
     from scipy.stats import bootstrap
 
     xs, ys = np.sort(checked(first)), np.sort(checked(second))
@@ -101,7 +100,7 @@ def probability_of_improvement(first: Sequence[float], second: Sequence[float]) 
     if np.ptp(outcomes) == 0:
         return _unanimous(float(outcomes[0, 0]), fewest)
 
-    def improvement(rows: "np.ndarray", columns: "np.ndarray", axis: int) -> "np.ndarray":
+    def improvement(rows: np.ndarray, columns: np.ndarray, axis: int) -> np.ndarray:
         return outcomes[rows[..., :, None], columns[..., None, :]].mean(axis=(-2, -1))
 
     found = bootstrap(
@@ -131,8 +130,6 @@ def paired_improvement(first: Mapping[int, float], second: Mapping[int, float]) 
 
 
 def _on_pairs(xs: Sequence[float], ys: Sequence[float]) -> Improvement | TooFew:
-    import numpy as np
-
     if len(xs) < INTERVAL_SEEDS:
         return TooFew(len(xs), INTERVAL_SEEDS)
     outcomes = _outcomes(np.asarray(xs), np.asarray(ys))
@@ -141,10 +138,8 @@ def _on_pairs(xs: Sequence[float], ys: Sequence[float]) -> Improvement | TooFew:
     return Improvement(float(outcomes.mean()), *bootstrap_mean(outcomes))
 
 
-def _outcomes(xs: "np.ndarray", ys: "np.ndarray") -> "np.ndarray":
+def _outcomes(xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
     """1 where x is above y, 1/2 where they are equal, 0 below."""
-    import numpy as np
-
     return (np.sign(xs - ys) + 1) / 2
 
 
@@ -155,3 +150,49 @@ def _unanimous(outcome: float, pairs: int) -> Improvement:
     """
     share = ((1 - CONFIDENCE) / 2) ** (1 / pairs)
     return Improvement(outcome, share * outcome, 1 - share * (1 - outcome))
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two groups: a test of their success rates and one of their spreads.
+
+    The ``adjusted`` p-values are Holm's over all pairs that were tested, or None where the seeds were too few.
+    """
+
+    first: str
+    second: str
+    success: Significance | TooFew
+    success_adjusted: float | None
+    spread: Significance | TooFew
+    spread_adjusted: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Every pair of groups, and a test whether all of them have equal spread."""
+
+    pairs: tuple[Pair, ...]
+    spread: Significance | TooFew | Degenerate
+
+
+def compare_groups(groups: Mapping[str, Sequence[float]], threshold: float = SUCCESS) -> Comparison:
+    """Compare G between groups of seeds, e.g. backbones: success rates in pairs, spread in pairs and overall.
+
+    Success is G >= threshold. Success rates and spreads are two families of tests, each adjusted by itself. Raises
+    DataError for a group without a seed or a G that is not finite. Source: the tests', and ``holm``.
+    """
+    names = list(combinations(groups, 2))
+    success = [success_difference(groups[one], groups[other], threshold) for one, other in names]
+    spread = [spread_difference(groups[one], groups[other]) for one, other in names]
+    columns = zip(names, success, _adjusted(success), spread, _adjusted(spread), strict=True)
+    pairs = tuple(
+        Pair(one, other, of_success, success_p, of_spread, spread_p)
+        for (one, other), of_success, success_p, of_spread, spread_p in columns
+    )
+    return Comparison(pairs, brown_forsythe(list(groups.values())))
+
+
+def _adjusted(tests: Sequence[Significance | TooFew]) -> list[float | None]:
+    """The p-values of the tests that could be made, adjusted as one family."""
+    adjusted = iter(holm([test.p for test in tests if isinstance(test, Significance)]))
+    return [next(adjusted) if isinstance(test, Significance) else None for test in tests]

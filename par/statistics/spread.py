@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
+import numpy as np
+
 from par.errors import DataError
 from par.statistics.seeds import RESAMPLES, Degenerate, Significance, TooFew, aligned, checked, moments
 
@@ -77,7 +79,6 @@ def spread_difference(first: Sequence[float], second: Sequence[float]) -> Signif
     in a group. Raises DataError for a group without a seed or a G that is not finite. Source: Boos & Brownie 2004,
     Stat. Sci. 19; Good 2005, Permutation, Parametric and Bootstrap Tests, §3.7.
     """
-    import numpy as np
     from scipy.stats import permutation_test
 
     distances = _distances(first), _distances(second)
@@ -100,7 +101,6 @@ def dip_test(Gs: Sequence[float]) -> Significance | TooFew:
     seeds = checked(Gs)
     if len(seeds) < DIP_SEEDS:
         return TooFew(len(seeds), DIP_SEEDS)
-    import numpy as np
     from diptest import diptest
 
     found: Any = diptest(np.asarray(seeds))

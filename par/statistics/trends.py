@@ -4,14 +4,13 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from par.errors import DataError
 from par.statistics.seeds import CONFIDENCE, RESAMPLES, Degenerate, Significance, TooFew, aligned, checked
 from par.statistics.success import SUCCESS
-
-if TYPE_CHECKING:
-    import numpy as np
 
 TREND_SEEDS = 6
 """Seeds from which a trend is fitted: 5 have p = 0.05 at best, where size separates success from failure."""
@@ -21,6 +20,8 @@ SAME_SIZE = 1e-9
 """Spread, in powers of ten, below which sizes are one."""
 GRID = 129
 """Intercepts that are tried before the best one is refined."""
+SPIKE = 10.0
+"""A gradient norm this many times the median of the records is a spike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,6 @@ def success_trend(parameters: Sequence[float], Gs: Sequence[float], threshold: f
     DataError for no seed, a number that is not finite, sizes that are not positive, or lists of unequal length. Source:
     Firth 1993, Biometrika 80; Heinze & Schemper 2002, Stat. Med. 21.
     """
-    import numpy as np
     from scipy.stats import chi2
 
     sizes, seeds = checked(parameters), checked(Gs)
@@ -70,7 +70,6 @@ def early_signal(signals: Sequence[float], outcomes: Sequence[float]) -> Signifi
     SIGNAL_SEEDS. Raises DataError for no seed, a number that is not finite, or lists of unequal length. Source:
     Spearman 1904, Am. J. Psychol. 15; the permutation p, Pitman 1937, Suppl. J. R. Stat. Soc. 4.
     """
-    import numpy as np
     from scipy.stats import permutation_test, rankdata
 
     aligned(signals, outcomes)
@@ -90,12 +89,16 @@ def early_signal(signals: Sequence[float], outcomes: Sequence[float]) -> Signifi
     return Significance(float(np.clip(found.statistic, -1, 1)), float(found.pvalue))
 
 
-def _profile(z_N: "np.ndarray", success_N: "np.ndarray") -> Callable[[float], float]:
+def spikes(grad_norms: Sequence[float]) -> int:
+    """How many of these gradient norms are above SPIKE times their median."""
+    return int((np.array(grad_norms) > SPIKE * np.median(grad_norms)).sum()) if len(grad_norms) else 0
+
+
+def _profile(z_N: np.ndarray, success_N: np.ndarray) -> Callable[[float], float]:
     """The penalised log likelihood as a function of the slope, at the best intercept."""
-    import numpy as np
     from scipy.optimize import minimize_scalar
 
-    def loss(intercepts: "np.ndarray | float", slope: float) -> "np.ndarray":
+    def loss(intercepts: np.ndarray | float, slope: float) -> np.ndarray:
         logits = np.asarray(intercepts)[..., None] + slope * z_N
         likelihood = -np.logaddexp(0, np.where(success_N, -logits, logits)).sum(axis=-1)
         return -likelihood - 0.5 * np.log(np.maximum(_information(logits, z_N), sys.float_info.min))
@@ -111,9 +114,8 @@ def _profile(z_N: "np.ndarray", success_N: "np.ndarray") -> Callable[[float], fl
     return profile
 
 
-def _information(logits: "np.ndarray", z_N: "np.ndarray") -> "np.ndarray":
+def _information(logits: np.ndarray, z_N: np.ndarray) -> np.ndarray:
     """Determinant of the Fisher information of intercept and slope."""
-    import numpy as np
     from scipy.special import expit
 
     weights = expit(logits) * expit(-logits)

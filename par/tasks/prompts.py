@@ -12,8 +12,7 @@ import numpy as np
 from par.errors import ConfigError, DataError
 from par.tasks.groups import GroupTask, states
 from par.tasks.streams import EVALUATION_SEED, Examples, Split, examples
-from par.tasks.vocabulary import Encode, task_vocabulary
-from par.tasks.wording import NO, NOUNS, YES, contains, operation_sentences, query
+from par.tasks.wording import NO, NOUNS, YES, Encode, contains, operation_sentences, query, task_vocabulary
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""The sentences of a group word problem."""
+"""The sentences of a group word problem, and a tokenizer made of their words alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from par.errors import DataError
 from par.tasks.groups import GroupTask
 
 LETTERS = "ABCDEFGHIJ"
@@ -13,6 +14,11 @@ NOUNS = (
 )  # fmt: skip
 """The objects; a prompt holds as many of them as boxes."""
 YES, NO = " Yes", " No"
+WORD_PATTERN = r" ?\w+| ?[^\w\s]+"
+"""A token is a word or a mark, with its leading space."""
+
+Encode = Callable[[str], list[int]]
+"""Text to token ids, without special tokens."""
 
 
 def contains(box: int, noun: int) -> str:
@@ -64,3 +70,29 @@ def _moves(cycles: list[list[int]]) -> str:
         for source, goal in zip(cycle, cycle[1:] + cycle[:1], strict=True)
     ]
     return f" Move the contents of box {', '.join(legs[:-1])} and {legs[-1]}."
+
+
+def task_vocabulary(task: GroupTask) -> tuple[Encode, int]:
+    """Build a word-level tokenizer for backbones that start from random weights: its encode and its number of tokens.
+
+    The same task gives the same ids. Encode raises DataError for text with words that the task does not use.
+    """
+    from tokenizers import Regex, Tokenizer  # config and study load the tasks without it
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Split
+
+    splitter = Split(Regex(WORD_PATTERN), behavior="isolated")
+    starts = (contains(box, noun) for box in range(task.boxes) for noun in range(len(NOUNS)))
+    pieces = [*starts, *operation_sentences(task), *map(query, range(task.boxes)), YES, NO]
+    words = sorted({word for piece in pieces for word, _ in splitter.pre_tokenize_str(piece)})
+    known = {word: number for number, word in enumerate(words)}
+    tokenizer = Tokenizer(WordLevel(known))
+    tokenizer.pre_tokenizer = splitter  # pyright: ignore[reportAttributeAccessIssue]  # missing setter in its stubs
+
+    def encode(text: str) -> list[int]:
+        unknown = [word for word, _ in splitter.pre_tokenize_str(text) if word not in known]
+        if unknown:
+            raise DataError(f"{unknown} are not among the {len(known)} words of task {task.name}: keep to its wording")
+        return tokenizer.encode(text, add_special_tokens=False).ids
+
+    return encode, len(words)

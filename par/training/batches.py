@@ -1,27 +1,35 @@
 """The batches of a run: pure functions of (settings, seed, step), cut the same way whatever the number of workers."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from par.config.run import RunConfig
-from par.model.packing import Branches, Packed, pack
+from par.model.packing import Branches, Movable, Packed, pack
 from par.model.recurrence import Iterations
 from par.tasks.groups import GroupTask
 from par.tasks.prompts import Prompts, Rendering
 from par.tasks.streams import Split, examples
-from par.training.chance import Stream, generator
-from par.training.depth import StepDepth, answered_iterations, draw_boxes, draw_depth, draw_lengths, taught_iterations
 from par.training.distill import Lesson, lesson
-from par.training.halting import extra_negative, halting_targets
+from par.training.draws import (
+    StepDepth,
+    Stream,
+    answered_iterations,
+    draw_boxes,
+    draw_depth,
+    draw_factor,
+    draw_lengths,
+    extra_negative,
+    generator,
+    taught_iterations,
+)
 from par.training.objectives import Targets
-from par.training.stretch import draw_factor
 
 
 @dataclass(frozen=True, slots=True)
-class MicroBatch:
+class MicroBatch(Movable):
     """One forward pass of one worker."""
 
     depth: StepDepth
@@ -32,14 +40,6 @@ class MicroBatch:
     lesson: Lesson | None
     """What a teacher is asked; None without one, or where it has nothing to teach."""
 
-    def to(self, device: torch.device) -> "MicroBatch":
-        """The same tensors on a device."""
-        reset = None if self.plan.reset is None else self.plan.reset.to(device)
-        asked = None if self.lesson is None else self.lesson.to(device)
-        return MicroBatch(
-            self.depth, self.packed.to(device), replace(self.plan, reset=reset), self.targets.to(device), asked
-        )
-
 
 class Batches:
     """The training stream of one seed."""
@@ -48,13 +48,9 @@ class Batches:
         self.run, self.task, self.rendering = run, task, rendering
         self.yes_no = (rendering.yes, rendering.no) if run.halting.mode == "learned" else ()
 
-    def depth(self, step: int) -> StepDepth:
-        """Operations and iterations of a step."""
-        return draw_depth(self.run, step)
-
     def micro_batches(self, step: int, *, rank: int = 0, workers: int = 1) -> Iterator[MicroBatch]:
         """Yield the forward passes of one worker: its contiguous share of the global batch, in sample order."""
-        depth = self.depth(step)
+        depth = draw_depth(self.run, step)
         branches = self._branches(step, depth)
         share = self.run.train.batch_size // workers
         size = self.run.prompts_per_pass
@@ -109,6 +105,20 @@ class Batches:
             return None
         rng = generator(Stream.RESET, self.run.seed, step)
         return rng.random((iterations, *branches.operations_BN.shape), dtype=np.float32) < self.run.train.query_reset
+
+
+def halting_targets(run: RunConfig, kept: tuple[int, ...], lengths_BN: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Yes (1) or No (0) and its weight, both (K, B, N), for the whole batch.
+
+    Yes iff c·k operations reach the branch's length. The Yes weights add up to 1/2 and so do the No weights; a class
+    without a member adds nothing.
+    """
+    completed_K = run.recurrence.step_size * np.array(kept)
+    yes_KBN = completed_K[:, None, None] >= lengths_BN
+    n_yes = int(yes_KBN.sum())
+    n_no = yes_KBN.size - n_yes
+    weights_KBN = np.where(yes_KBN, 0.5 / max(n_yes, 1), 0.5 / max(n_no, 1))
+    return yes_KBN.astype(np.int64), weights_KBN
 
 
 def _spread(weights_K: np.ndarray, like_KBN: torch.Tensor) -> torch.Tensor:

@@ -4,7 +4,6 @@ The folder of checkpoints may lie on a disk or in an object store; all workers s
 """
 
 import json
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -17,17 +16,7 @@ from torch.distributed.tensor import DTensor
 from par.errors import CheckpointError, DiskFullError
 from par.objects import Objects
 from par.training import shards
-from par.training.commits import (
-    HISTORY,
-    STATE,
-    WEIGHTS,
-    Commit,
-    best,
-    committed,
-    folder_name,
-    last_resumable,
-    tidy,
-)
+from par.training.commits import HISTORY, STATE, WEIGHTS, Commit, best, committed, folder_name, last_resumable, tidy
 from par.training.loop import Trainer
 from par.training.parallel import first, workers
 
@@ -41,8 +30,8 @@ def save(trainer: Trainer, folder: Objects, history: list[dict[str, Any]], *, ac
     name, together = folder_name(trainer.step), trainer.mesh is not None
     first(partial(_make_room, folder, name), trainer.mesh)
     try:
-        shards.save(dict(_weights(trainer.model)), folder.below(f"{name}/{WEIGHTS}"), together=together)
-        shards.save(dict(_state(trainer)), folder.below(f"{name}/{STATE}"), together=together)
+        shards.save(_weights(trainer.model), folder.below(f"{name}/{WEIGHTS}"), together=together)
+        shards.save(_state(trainer), folder.below(f"{name}/{STATE}"), together=together)
         return first(partial(_commit, trainer, folder, history, accuracy), trainer.mesh)
     except DiskFullError:
         first(partial(_abandon, folder, name), trainer.mesh)
@@ -59,9 +48,9 @@ def resume(trainer: Trainer, folder: Objects) -> list[dict[str, Any]]:
         return []
     commit, history = found
     place, together = folder.below(commit.name), trainer.mesh is not None
-    shards.load(dict(_weights(trainer.model)), place.below(WEIGHTS), together=together)
+    shards.load(_weights(trainer.model), place.below(WEIGHTS), together=together)
     if commit.trainable:
-        state = dict(_teacher(trainer)) | _empty_optimizer_state(trainer, place.below(STATE))
+        state = _teacher(trainer) | _empty_optimizer_state(trainer, place.below(STATE))
         shards.load(state, place.below(STATE), together=together)
         _give_optimizers(trainer, state)
     trainer.step = commit.step
@@ -83,7 +72,7 @@ def load_weights(model: nn.Module, folder: Objects, which: Literal["last", "best
     if not commits:
         raise CheckpointError(f"{folder.root} has no committed checkpoint: train the seed first")
     commit = best(commits) if which == "best" else commits[-1]
-    place, weights = folder.below(f"{commit.name}/{WEIGHTS}"), dict(_weights(model))
+    place, weights = folder.below(f"{commit.name}/{WEIGHTS}"), _weights(model)
     saved, here = shards.shapes(place), {name: tuple(p.shape) for name, p in weights.items()}
     if differing := {name for name in saved.keys() | here.keys() if saved.get(name) != here.get(name)}:
         name = min(differing)
@@ -135,23 +124,21 @@ def _last_of(trainer: Trainer, folder: Objects) -> tuple[Commit, list[dict[str, 
     return commit, json.loads(folder.get(f"{commit.name}/{HISTORY}"))
 
 
-def _weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def _weights(model: nn.Module) -> dict[str, Tensor]:
     """Every parameter by name; a tied matrix once."""
-    names = {p: name for name, p in model.named_parameters()}
-    yield from ((f"model/{name}", p.detach()) for p, name in names.items())
+    return {f"model/{name}": p.detach() for name, p in model.named_parameters()}
 
 
-def _state(trainer: Trainer) -> Iterator[tuple[str, Tensor]]:
+def _state(trainer: Trainer) -> dict[str, Tensor]:
     """What training needs beside the weights: the teacher's, and the optimizer state under the parameter's name."""
     names: dict[Tensor, str] = {p: name for name, p in trainer.model.named_parameters()}
     values = chain.from_iterable(optimizer.state.items() for optimizer in trainer.optimizers)
-    yield from _teacher(trainer)
-    yield from ((f"optim/{names[p]}/{key}", value) for p, state in values for key, value in state.items())
+    return _teacher(trainer) | {f"optim/{names[p]}/{key}": value for p, state in values for key, value in state.items()}
 
 
-def _teacher(trainer: Trainer) -> Iterator[tuple[str, Tensor]]:
-    if trainer.teacher:
-        yield from ((f"teacher/{name}", p.detach()) for name, p in trainer.teacher.model.named_parameters())
+def _teacher(trainer: Trainer) -> dict[str, Tensor]:
+    weights = trainer.teacher.model.named_parameters() if trainer.teacher else ()
+    return {f"teacher/{name}": p.detach() for name, p in weights}
 
 
 def _empty_optimizer_state(trainer: Trainer, saved: Objects) -> dict[str, Tensor]:

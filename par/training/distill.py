@@ -12,14 +12,14 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from par.config.run import RunConfig
 from par.model.build import build_model
-from par.model.packing import Branches, Packed, pack
+from par.model.packing import Branches, Movable, Packed, pack
 from par.model.reading import OwnIteration
 from par.tasks.prompts import Prompts, Rendering
 from par.training.parallel import shard
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class Lesson(Movable):
     """What the teacher is asked about one micro-batch: the student's questions, on truncated prompts."""
 
     packed: Packed
@@ -28,10 +28,6 @@ class Lesson:
     """The iteration at which each of these branches is read."""
     places: tuple[int, ...]
     """Of each truncation the student's kept iteration that it teaches, as a place in K."""
-
-    def to(self, device: torch.device) -> "Lesson":
-        """The same tensors on a device."""
-        return Lesson(self.packed.to(device), self.own, self.places)
 
 
 def lesson(

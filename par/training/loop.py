@@ -14,9 +14,8 @@ from par.errors import ConfigError, DivergedError
 from par.model.build import build_model, build_rendering
 from par.tasks.groups import parse_task
 from par.training.batches import Batches, MicroBatch
-from par.training.chance import Stream, integer_seed
-from par.training.depth import StepDepth, draw_depth
 from par.training.distill import Teacher
+from par.training.draws import StepDepth, Stream, draw_depth, integer_seed
 from par.training.objectives import weighted_loss
 from par.training.optim import build_optimizers, clip_gradients, rate_factor, set_rate
 from par.training.parallel import device_of_this_worker, gradients_reduced, set_determinism, shard, summed, workers
@@ -71,12 +70,12 @@ class Trainer:
         seed = integer_seed(Stream.INITIALISATION, run.seed)
         self.model = build_model(run, self.rendering, seed=seed).to(self.device)
         shard(self.model, mesh, run.train.precision)
-        self.teacher: Teacher | None = None
-        if run.objective == "prefix_distill":
-            self.teacher = Teacher(run, self.rendering, seed=seed, device=self.device, mesh=mesh)
+        taught = run.objective == "prefix_distill"
+        self.teacher = Teacher(run, self.rendering, seed=seed, device=self.device, mesh=mesh) if taught else None
         if run.compute.compile:
             self.model.recurrence.compile_iteration()
         self.optimizers = build_optimizers(self.model, run.optim)
+        self._halting_weight = run.halting.weight if run.halting.mode == "learned" else 0.0
         self.wants_to_leave: Callable[[], bool] = lambda: False
         """Asked once per step; one worker's wish is reported by all of them."""
 
@@ -128,7 +127,9 @@ class Trainer:
             micro = micro.to(self.device)
             with gradients_reduced(self.model, now=number == len(batch)):
                 logits_KBNC, drift = self.model(micro.packed, micro.plan)
-                taught_KBNC = self._teach(micro)
+                taught_KBNC = None
+                if self.teacher and micro.lesson:
+                    taught_KBNC = self.teacher.answers(micro.lesson, kept=len(micro.plan.keep))
                 loss = weighted_loss(
                     logits_KBNC, micro.targets, halting_weight=self._halting_weight, teacher_KBNC=taught_KBNC
                 )
@@ -146,12 +147,3 @@ class Trainer:
             optimizer.zero_grad(set_to_none=True)
         if self.teacher:
             self.teacher.follow(self.model)
-
-    def _teach(self, micro: MicroBatch) -> Tensor | None:
-        if self.teacher is None or micro.lesson is None:
-            return None
-        return self.teacher.answers(micro.lesson, kept=len(micro.plan.keep))
-
-    @property
-    def _halting_weight(self) -> float:
-        return self.run.halting.weight if self.run.halting.mode == "learned" else 0.0

@@ -4,15 +4,15 @@ Dimension letters: K kept iterations, B prompts, N branches, C candidates.
 """
 
 from dataclasses import dataclass
-from typing import Self
 
-import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, kl_div
 
+from par.model.packing import Movable
+
 
 @dataclass(frozen=True, slots=True)
-class Targets:
+class Targets(Movable):
     """Targets and weights (K, B, N). The weights of the global batch add up to 1, however it is cut."""
 
     answers_KBN: Tensor
@@ -24,11 +24,6 @@ class Targets:
     """1 where the computation is complete (Yes), else 0 (No)."""
     halt_weights_KBN: Tensor
     """Those of Yes and those of No add up to 1/2 each. Nobody looks at them where halting is not learned."""
-
-    def to(self, device: torch.device) -> Self:
-        """The same tensors on a device."""
-        moved = (self.answers_KBN, self.weights_KBN, self.taught_KBN, self.halt_KBN, self.halt_weights_KBN)
-        return type(self)(*(tensor.to(device, non_blocking=True) for tensor in moved))
 
 
 def weighted_loss(

@@ -1,6 +1,6 @@
 """Optimizers and their rate over the run."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import cos, pi
 
 import torch
@@ -18,7 +18,9 @@ def build_optimizers(model: LoopedModel, cfg: OptimConfig) -> list[Optimizer]:
     Why the adapter goes with the matrices: docs/adr/0015.
     """
     adapter = {"params": list(model.recurrence.adapter.parameters()), "lr": cfg.adapter_rate}
-    matrices = {"params": _matrices(model) if cfg.matrices == "muon" else [], "lr": cfg.muon_lr}
+    layers = [*model.prelude.parameters(), *model.recurrence.layers.parameters(), *model.coda.parameters()]
+    with_muon = [p for p in layers if p.dim() == 2] if cfg.matrices == "muon" else []
+    matrices = {"params": with_muon, "lr": cfg.muon_lr}
     special = {id(p) for group in (adapter, matrices) for p in group["params"]}
     rest = {"params": [p for p in model.parameters() if id(p) not in special], "lr": cfg.lr}
     with_adamw = [rest] if cfg.matrices == "muon" else [rest, adapter]
@@ -29,11 +31,6 @@ def build_optimizers(model: LoopedModel, cfg: OptimConfig) -> list[Optimizer]:
         for group in optimizer.param_groups:
             group["peak_lr"] = group["lr"]
     return optimizers
-
-
-def _matrices(model: LoopedModel) -> list[nn.Parameter]:
-    parts: Iterable[nn.Module] = (model.prelude, model.recurrence.layers, model.coda)
-    return [p for part in parts for p in part.parameters() if p.dim() == 2]
 
 
 def rate_factor(cfg: OptimConfig, train: TrainConfig, step: int) -> float:

@@ -22,7 +22,7 @@ from par.ledger.ledger import Ledger
 from par.ledger.records import Computing, ConfigRecord, now
 from par.ledger.state import ConfigState, SweepState
 from par.race.racing import Race
-from par.race.selection import winners
+from par.race.verdicts import winners
 from par.report.overview import Overview
 from par.report.page.page import write_page
 from par.report.plots import accuracy_by_depth

@@ -17,9 +17,8 @@ from par.ledger.ledger import ACCURACY, HISTORY, Ledger
 from par.ledger.records import ConfigRecord, SweepRecord, Verdict
 from par.ledger.state import ConfigState, SweepState
 from par.race.racing import Race
-from par.race.selection import optimism
 from par.race.status import Status, last_word, seed_status
-from par.race.verdicts import aggregates
+from par.race.verdicts import aggregates, optimism
 from par.report.notes import configuration_note, seed_note, sweep_note
 from par.space.space import Space
 from ray_jobs.mlflow_runs.runs import Known, Point, Runs

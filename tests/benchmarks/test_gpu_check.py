@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from benchmarks import gpu_check
 from benchmarks.gpu_check import REHEARSAL, app, check, distance, left_padded_masks, nan_rows, unfit_libraries
-from par.model.layout import Layout
+from par.model.packing import Layout
 
 QUICK = replace(REHEARSAL, iterations=(2,), ways=(), kernels=("split",))
 

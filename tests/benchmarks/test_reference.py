@@ -16,14 +16,15 @@ from benchmarks.wide import WIDE, registered
 from par.config.backbones import BACKBONES
 from par.evaluation.accuracy import depth_curve
 from par.evaluation.exam import Exam
+from par.model.build import random_parent
 from par.model.looped import LoopedModel
-from par.model.reading import AllBranches
-from par.model.weights import random_parent
+from par.model.reading import AtIterations
 from par.tasks.groups import parse_task
 from par.tasks.prompts import open_rendering
 from par.tasks.streams import EVALUATION_SEED, Split, examples
 from par.testing import tiny_run
 from par.training.batches import Batches
+from par.training.draws import draw_depth
 from par.training.loop import Trainer
 from par.training.objectives import weighted_loss
 
@@ -74,7 +75,7 @@ def test_loss_and_gradients_are_the_products(key, step, step_size, window, overr
     wanted.backward()
     wanted_gradients = gradients(MODELS[key])
 
-    depth = batches.depth(step)
+    depth = draw_depth(batches.run, step)
     drawn = examples(TASK, seed=run.seed, split=Split.TRAIN, indices=step * 3 + np.arange(3), depth=depth.operations)
     questions = Questions.about(RENDERINGS[rendering].render(drawn), range(TASK.boxes))
     found = progress_loss(MODELS[key], questions, iterations=depth.iterations, window=window, step_size=step_size)
@@ -119,7 +120,7 @@ def test_every_answer_is_the_products():
     """Log-probabilities of the candidates agree for every prompt, depth and box, not only what is right on average."""
     subject, rendering, indices = MODELS["qwen3", "compact", False], RENDERINGS["compact"], np.arange(4)
     exam = Exam(model=subject, task=TASK, rendering=rendering, depths=DEPTHS, sequences=4, batch_size=4)
-    logits_KBNC, _ = exam.read(indices, AllBranches(DEPTHS))
+    logits_KBNC, _ = exam.read(indices, AtIterations(DEPTHS))
     for number, depth in enumerate(DEPTHS):
         drawn = examples(TASK, seed=EVALUATION_SEED, split=Split.TEST, indices=indices, depth=depth)
         questions = Questions.about(rendering.render(drawn), range(TASK.boxes))

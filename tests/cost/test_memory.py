@@ -22,7 +22,7 @@ from par.model.build import build_model, build_rendering
 from par.testing import tiny_run
 from par.training import checkpoint
 from par.training.batches import MicroBatch
-from par.training.depth import draw_depth
+from par.training.draws import draw_depth
 from par.training.loop import Trainer
 from par.training.parallel import DTYPES
 

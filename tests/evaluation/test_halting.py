@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from par.config.groups import HaltingConfig
 from par.evaluation.exam import Exam
-from par.evaluation.halting import first_firing, halting_curve
+from par.evaluation.halting import halting_curve
 from par.evaluation.lazily import LazyReading
-from par.model.reading import AllBranches
+from par.model.reading import AtIterations
 from par.testing import run_processes, tiny_run
 from par.training.loop import Trainer
 from par.training.parallel import data_mesh
+from tests.evaluation.firing import first_firing
 
 
 def plain(p_yes: list[float], tau: float, k: int, m: int) -> int:
@@ -94,7 +95,7 @@ def test_batch_size_changes_nothing(trainer):
 
 def exhaustive(trainer: Trainer, rule: HaltingConfig, indices: np.ndarray, depths: tuple[int, ...], last: int):
     """Where each question halts and what it answers there, from the read-out of every iteration."""
-    logits_KBNC, _ = exam(trainer, depths).read(indices, AllBranches(range(1, last + 1)), with_halting=True)
+    logits_KBNC, _ = exam(trainer, depths).read(indices, AtIterations(range(1, last + 1)), with_halting=True)
     p_yes_KBN = logits_KBNC[..., -2:].softmax(-1)[..., 0]
     halted_BN = first_firing(p_yes_KBN.flatten(1), rule).view(p_yes_KBN.shape[1:])
     answers_KBN = logits_KBNC[..., :-2].argmax(-1)
@@ -176,7 +177,7 @@ def test_who_is_done_leaves_and_the_others_go_on(trainer):
     (halted_BN, said_BN), _ = exam(trainer, (2, 4)).read(np.arange(4), reading, with_halting=True)
     assert reading.shapes == [(4, 6)] * 3 + [(3, 6)] + [(2, 3)] * 3 + [(1, 3)] * 4
     assert halted_BN.tolist() == begins_BN.tolist()
-    every = AllBranches(range(1, last + 1))
+    every = AtIterations(range(1, last + 1))
     logits_KBNC, _ = exam(trainer, (2, 4)).read(np.arange(4), every, with_halting=True)
     answers_KBN = logits_KBNC[..., :-2].argmax(-1)
     assert torch.equal(said_BN, answers_KBN.gather(0, halted_BN.unsqueeze(0) - 1).squeeze(0))

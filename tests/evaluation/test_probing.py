@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from par.config.groups import HaltingConfig
-from par.evaluation.halting import first_firing
-from par.evaluation.probing import LazyHalting, kept_states, stride
+from par.evaluation.lazily import LazyHalting, kept_states, stride
+from tests.evaluation.firing import first_firing
 
 
 @dataclass

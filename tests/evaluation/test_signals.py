@@ -8,9 +8,9 @@ import torch
 
 from par.evaluation.exam import Exam
 from par.evaluation.signals import PROMPTS, drift_profile
-from par.evaluation.spikes import spikes
 from par.model.packing import Branches, pack
 from par.model.recurrence import Iterations
+from par.statistics.trends import spikes
 from par.tasks.streams import EVALUATION_SEED, Split, examples
 from par.testing import tiny_run
 from par.training.loop import Trainer

@@ -12,11 +12,11 @@ from par.config.groups import HaltingConfig
 from par.cost.sizes import LONGEST_WINDOW, recorded_iterations
 from par.errors import ConfigError, DataError
 from par.evaluation import thresholds
-from par.evaluation.halting import first_firing
 from par.evaluation.thresholds import Figures, Grid, known_depth, ranking, score, search
 from par.evaluation.traces import Traces
 from par.tasks.streams import Split
 from par.testing import tiny_run
+from tests.evaluation.firing import first_firing
 from tests.evaluation.recorded import recorded
 
 TAUS = (0.3, 0.5, 0.75)

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from par.config.backbones import BACKBONES
-from par.model.weights import random_parent
+from par.model.build import random_parent
 from par.tasks.groups import GroupTask
 from par.tasks.prompts import Rendering
 from par.tasks.streams import Split, examples

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from par.model.anchor import anchor_rms, mean_drift, rms
 from par.model.context import Context
-from par.model.layout import Layout
+from par.model.packing import Layout
 from par.model.recurrence import Iterations, Recurrence
 
 B, T, H = 2, 3, 16

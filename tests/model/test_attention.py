@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from par.model.attention import Blocks, PrefixAndBranches, additive
-from par.model.layout import Layout
+from par.model.packing import Layout
 from tests.model.visible import visible_BTT
 
 HEADS, GROUPS, D = 4, 2, 8

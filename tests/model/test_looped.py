@@ -10,12 +10,12 @@ from torch.nn.functional import linear
 from transformers import PreTrainedModel
 
 from par.config.backbones import BACKBONES
+from par.model.build import random_parent
 from par.model.context import Context
 from par.model.looped import LoopedModel
 from par.model.packing import Branches, Packed, pack
-from par.model.reading import AllBranches, OwnIteration
+from par.model.reading import AtIterations, OwnIteration
 from par.model.recurrence import Iterations
-from par.model.weights import random_parent
 from par.tasks.groups import parse_task
 from par.tasks.prompts import open_rendering
 from par.tasks.streams import Split, examples
@@ -140,7 +140,7 @@ def test_gradient_mode_changes_no_logit(parent):
     model, batch = LoopedModel(parent("qwen2", COMPACT.vocabulary_size)), packed(operations=(2, DEPTH))
     with_gradient, _ = model(batch, every(4, window=2))
     with torch.no_grad():
-        without = model.read(batch, AllBranches(range(1, 5)))
+        without = model.read(batch, AtIterations(range(1, 5)))
     torch.testing.assert_close(with_gradient, without, atol=1e-5, rtol=0)
 
 

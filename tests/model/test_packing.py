@@ -13,9 +13,8 @@ from transformers import PreTrainedModel
 
 from par.model.attention import PrefixAndBranches
 from par.model.context import Context
-from par.model.layout import Layout
 from par.model.looped import LoopedModel
-from par.model.packing import Branches, Packed, pack
+from par.model.packing import Branches, Layout, Packed, pack
 from par.model.recurrence import Iterations
 from par.tasks.groups import GroupTask, parse_task
 from par.tasks.prompts import Prompts, Rendering, open_rendering

@@ -6,9 +6,9 @@ from torch import nn
 from torch.nn.functional import linear
 
 from par.config.backbones import BACKBONES
+from par.model.build import random_parent
 from par.model.looped import LoopedModel
 from par.model.readout import CandidateHead, candidate_logits
-from par.model.weights import random_parent
 
 K, B, N, H, C, V = 2, 3, 4, 8, 3, 11
 

@@ -17,11 +17,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from par.config.backbones import BACKBONES, Backbone
 from par.errors import DataError
-from par.model.weights import pretrained_parent, pretrained_tokenizer, random_parent
+from par.model.build import pretrained_parent, pretrained_tokenizer, random_parent
 from par.tasks.groups import parse_task
 from par.tasks.streams import Split, examples
-from par.tasks.vocabulary import WORD_PATTERN
-from par.tasks.wording import NO, NOUNS, YES, contains, operation_sentences, query
+from par.tasks.wording import NO, NOUNS, WORD_PATTERN, YES, contains, operation_sentences, query
 from par.testing import tiny_run
 from par.training.loop import Trainer
 

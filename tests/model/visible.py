@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from par.model.layout import Layout
+from par.model.packing import Layout
 
 
 def visible_BTT(layout: Layout) -> Tensor:

@@ -4,8 +4,7 @@ import pytest
 
 from par.ledger.records import SeedResult
 from par.ledger.state import ConfigState, SeedState
-from par.race.selection import optimism
-from par.race.verdicts import judge
+from par.race.verdicts import judge, optimism
 from tests.ledger.ledgers import CONFIG
 
 FRESH = range(1000, 1010)

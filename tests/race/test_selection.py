@@ -8,7 +8,7 @@ import pytest
 from par.ledger.records import SeedResult
 from par.ledger.state import ConfigState, SeedState
 from par.race.racing import Race
-from par.race.selection import winners
+from par.race.verdicts import winners
 from par.space.stages import Stages
 from tests.ledger.ledgers import CONFIG
 

@@ -16,12 +16,12 @@ from par.config.run import RunConfig
 from par.cost.sizes import LONGEST_WINDOW
 from par.errors import DivergedError
 from par.evaluation.accuracy import DepthCurve
-from par.evaluation.answers import NO_ANSWER
 from par.evaluation.halting import HaltingCurve
 from par.evaluation.thresholds import search
 from par.evaluation.traces import Traces
 from par.ledger.ledger import ACCURACY, HALTING, HISTORY, TRACE, Ledger, SeedFolder
 from par.ledger.records import ConfigRecord, SeedResult, SweepRecord
+from par.model.readout import NO_ANSWER
 from par.objects import Objects
 from par.seed.evaluate import (
     Report,
@@ -38,7 +38,7 @@ from par.training import checkpoint
 from par.training.batches import MicroBatch
 from par.training.checkpoint import load_weights
 from par.training.commits import MANIFEST, STATE
-from par.training.depth import StepDepth
+from par.training.draws import StepDepth
 from par.training.loop import StepReport, Trainer
 
 DEPTHS = (1, 2, 3, 4, 8, 64)

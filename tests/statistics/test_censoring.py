@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from par.statistics.censoring import censored_share, median_G
+from par.statistics.description import censored_share, median_G
 
 RELAPSE = [6, 6, 6, 7, 10, 13, 16, 22, 23]
 REMISSION = [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]

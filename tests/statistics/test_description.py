@@ -1,6 +1,4 @@
-from par.statistics.censoring import censored_share, median_G
-from par.statistics.description import describe
-from par.statistics.location import interquartile_mean, mean_interval, summary
+from par.statistics.description import censored_share, describe, interquartile_mean, mean_interval, median_G, summary
 from par.statistics.success import THRESHOLDS, success_conditional_mean, success_rate
 
 

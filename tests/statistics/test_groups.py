@@ -1,5 +1,4 @@
-from par.statistics.comparison import holm, success_difference
-from par.statistics.groups import compare_groups
+from par.statistics.comparison import compare_groups, holm, success_difference
 from par.statistics.seeds import TooFew
 from par.statistics.spread import brown_forsythe, spread_difference
 from tests.statistics.spoken import spoken

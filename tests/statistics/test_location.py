@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import trim_mean
 
-from par.statistics.location import interquartile_mean, mean_interval, summary
+from par.statistics.description import interquartile_mean, mean_interval, summary
 from tests.statistics.spoken import spoken
 
 factors = st.lists(st.floats(0, 32), min_size=4, max_size=12)

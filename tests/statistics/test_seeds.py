@@ -9,17 +9,23 @@ from hypothesis import strategies as st
 
 from par.errors import DataError
 from par.statistics import seeds
-from par.statistics.censoring import censored_share, median_G
 from par.statistics.comparison import (
     Improvement,
+    compare_groups,
     holm,
     paired_improvement,
     probability_of_improvement,
     success_difference,
 )
-from par.statistics.description import Description, describe
-from par.statistics.groups import compare_groups
-from par.statistics.location import interquartile_mean, mean_interval, summary
+from par.statistics.description import (
+    Description,
+    censored_share,
+    describe,
+    interquartile_mean,
+    mean_interval,
+    median_G,
+    summary,
+)
 from par.statistics.scores import lower_bound
 from par.statistics.seeds import TooFew
 from par.statistics.spread import brown_forsythe, dip_test, spread_difference, variance_split

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from par.errors import DataError
-from par.statistics.selection import SPLITS, halves, selected
+from par.statistics.scores import SPLITS, halves, selected
 
 scores = st.lists(st.floats(0, 1), min_size=2, max_size=6)
 

@@ -105,7 +105,7 @@ def test_chance_of_the_default_task_is_the_published_formula():
 def test_the_tasks_load_without_torch():
     """Importing every module of the tasks brings in neither torch nor transformers nor tokenizers."""
     code = (
-        "import sys, par.tasks.groups, par.tasks.streams, par.tasks.prompts, par.tasks.vocabulary;"
+        "import sys, par.tasks.groups, par.tasks.streams, par.tasks.prompts, par.tasks.wording;"
         "print(sorted({'torch', 'transformers', 'tokenizers'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -18,8 +18,7 @@ from par.errors import ConfigError, DataError
 from par.tasks.groups import parse_task, states
 from par.tasks.prompts import CompactRendering, Prompts, TextRendering, check_single_tokens, open_rendering
 from par.tasks.streams import Examples, Split, examples
-from par.tasks.vocabulary import task_vocabulary
-from par.tasks.wording import NOUNS
+from par.tasks.wording import NOUNS, task_vocabulary
 
 NAMES = ["swap-s3", "swap-s5", "s5", "a5", "s4-full", "s5-full", "a10"]
 

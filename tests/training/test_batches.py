@@ -11,7 +11,7 @@ from par.tasks.prompts import open_rendering
 from par.tasks.streams import Split, examples
 from par.testing import tiny_run
 from par.training.batches import Batches, MicroBatch
-from par.training.stretch import draw_factor
+from par.training.draws import draw_depth, draw_factor
 
 CUTS = pytest.mark.parametrize(
     ("workers", "micro_batch"), [(1, 8), (1, 3), (1, 1), (2, None), (2, 3), (4, 1), (8, None)]
@@ -102,7 +102,7 @@ def test_the_examples_are_the_training_split_in_order():
     for step in (0, 7):
         (micro,) = batches.micro_batches(step)
         indices = range(8 * step, 8 * step + 8)
-        operations = batches.depth(step).operations
+        operations = draw_depth(batches.run, step).operations
         drawn = examples(batches.task, seed=4, split=Split.TRAIN, indices=indices, depth=operations)
         wanted_BP = torch.from_numpy(batches.rendering.render(drawn).prefix_BP)
         assert torch.equal(micro.packed.ids_BT[:, : micro.packed.layout.prefix_tokens], wanted_BP)

@@ -10,14 +10,7 @@ from hypothesis import strategies as st
 from par.config.groups import ScheduleConfig
 from par.config.run import RunConfig
 from par.testing import tiny_run
-from par.training.depth import (
-    StepDepth,
-    _free_iterations,
-    answered_iterations,
-    draw_boxes,
-    draw_depth,
-    draw_lengths,
-)
+from par.training.draws import StepDepth, _free_iterations, answered_iterations, draw_boxes, draw_depth, draw_lengths
 
 STEPS = 4000
 KINDS = {

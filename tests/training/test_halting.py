@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from par.tasks.groups import parse_task
 from par.testing import tiny_run
-from par.training.batches import Batches
-from par.training.depth import StepDepth
-from par.training.halting import extra_negative, halting_targets
+from par.training.batches import Batches, halting_targets
+from par.training.draws import StepDepth, draw_depth, extra_negative
 from par.training.loop import Trainer
 
 
@@ -96,8 +95,8 @@ def test_the_extra_negative_is_read_but_has_no_answer():
     run = learned(schedule__kind="fixed", schedule__iterations=6)
     for step in range(8):
         (micro,) = batches(run).micro_batches(step)
-        extra = extra_negative(run, step, batches(run).depth(step))
-        if batches(run).depth(step).operations == 1:
+        extra = extra_negative(run, step, draw_depth(run, step))
+        if draw_depth(run, step).operations == 1:
             assert micro.plan.keep == (4, 5, 6)
             continue
         assert micro.plan.keep == (extra, 4, 5, 6)
@@ -112,7 +111,7 @@ def test_classes_balance_over_the_global_batch(workers, micro_batch):
     """Over all micro-batches and workers, Yes weighs 1/2 and No 1/2, though one piece may have a single class."""
     run = learned(compute__micro_batch=micro_batch, compute__workers=workers, train__branches__prefixes=3)
     stream = batches(run)
-    mixed = [step for step in range(12) if stream.depth(step).operations > 4]
+    mixed = [step for step in range(12) if draw_depth(stream.run, step).operations > 4]
     assert mixed
     for step in mixed:
         sums = torch.zeros(2)

@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor
 from par.config.run import RunConfig
 from par.errors import DivergedError, FailureKind
 from par.testing import run_processes, tiny_run
+from par.training.draws import draw_depth
 from par.training.loop import Trainer
 from par.training.parallel import data_mesh
 
@@ -87,7 +88,7 @@ def test_one_report_a_step():
     assert [report.step for report in reports] == [1, 2, 3, 4, 5, 6]
     assert trainer.step == 6
     assert list(trainer.steps()) == []
-    assert [report.depth for report in reports] == [trainer.batches.depth(step) for step in range(6)]
+    assert [report.depth for report in reports] == [draw_depth(trainer.run, step) for step in range(6)]
     assert [report.rate_factor for report in reports] == [0.5, 1, 1, 1, 1, 1]
     assert all(report.loss > 0 and report.grad_norm > 0 and report.seconds > 0 for report in reports)
 

@@ -16,6 +16,7 @@ from par.tasks.prompts import open_rendering
 from par.tasks.streams import Split, examples
 from par.testing import tiny_run
 from par.training.batches import Batches, MicroBatch
+from par.training.draws import draw_depth
 from par.training.objectives import Targets, weighted_loss
 
 TASK = parse_task("a4")
@@ -61,7 +62,7 @@ def test_every_iteration_has_the_target_of_its_objective(objective, kind, step_s
         train__branches__prefixes=prefixes,
     )  # fmt: skip
     batch = first_batch(run, step)
-    depth = Batches(run, TASK, open_rendering(TASK, "compact", 3)).depth(step)
+    depth = draw_depth(run, step)
     held = held_after(run, step, depth.operations)
     R = depth.iterations
     kept = [R] if objective == "final_only" else [k for k in range(1, R + 1) if k > R - window]

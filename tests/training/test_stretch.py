@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from par.config.run import RunConfig
 from par.testing import tiny_run
-from par.training.stretch import draw_factor, factor_range
+from par.training.draws import draw_factor, factor_range
 
 
 def stretched(

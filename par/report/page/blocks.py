@@ -86,7 +86,7 @@ def share_cells(found: SuccessRate) -> dict[str, Any]:
 
 def compact(columns: Columns) -> dict[str, Any]:
     """Columns for the page: a column of texts as its different values and their places."""
-    return {name: _levels(values) if _is_text(values) else list(values) for name, values in columns.items()}
+    return {name: _levels(values) for name, values in columns.items()}
 
 
 def rounded(value: float | None, digits: int = 4) -> float | None:
@@ -94,11 +94,9 @@ def rounded(value: float | None, digits: int = 4) -> float | None:
     return None if value is None else float(f"{value:.{digits}g}")
 
 
-def _is_text(values: Sequence[Any]) -> bool:
-    return any(isinstance(value, str) for value in values)
-
-
-def _levels(values: Sequence[Any]) -> dict[str, Any]:
+def _levels(values: Sequence[Any]) -> Any:
+    if not any(isinstance(value, str) for value in values):
+        return list(values)
     places = {value: place for place, value in enumerate(dict.fromkeys(values))}
     return {"levels": list(places), "codes": [places[value] for value in values]}
 

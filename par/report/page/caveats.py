@@ -6,7 +6,7 @@ from par.race.status import is_complete, unproposed
 from par.report.page.gathered import FRESH, Gathered
 from par.report.page.provenance import evaluation_sets
 from par.report.table import counted
-from par.statistics.location import mean_interval
+from par.statistics.description import mean_interval
 from par.statistics.seeds import TooFew
 from par.statistics.spread import SPREAD_SEEDS, dip_test
 

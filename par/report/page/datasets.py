@@ -1,12 +1,12 @@
 """The tables that charts read, by name: one for seeds, one for what is said about groups of them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from par import metrics as m
 from par.ledger.state import ConfigState
-from par.race.selection import optimism
-from par.race.status import last_word, seed_status
+from par.race.status import in_a_word
+from par.race.verdicts import optimism
 from par.report.page.blocks import Columns, rounded, share_cells, transposed
 from par.report.page.gathered import FRESH, SEARCH, Gathered, Seed, label
 from par.report.table import shown
@@ -57,21 +57,20 @@ def seeds(gathered: Gathered) -> Columns:
 
 def cells(gathered: Gathered) -> Columns:
     """One row per (configuration, seed) that has begun or is to come: G, a kind of failure, or where it stands."""
-    driven = gathered.overview.driven
 
     def row(order: int, config: ConfigState, seed: int) -> Row:
         result = config.results.get(seed)
         done = result is not None and result.failure is None
-        said = (
-            shown(result) if result and done else last_word(config, seed)[0] or seed_status(config, seed, driven=driven)
-        )
-        kind = "G" if done else "failed" if result else "open"
-        G = rounded(result.score(m.G.name)) if result else None
-        name, backbone = label(config), config.record.backbone
+        said = shown(result) if result and done else in_a_word(config, seed, driven=gathered.overview.driven)
         return {
-            "backbone": backbone, "configuration": name, "order": order, "seed": str(seed), "G": G,
-            "kind": kind, "said": str(said),
-        }  # fmt: skip
+            "backbone": config.record.backbone,
+            "configuration": label(config),
+            "order": order,
+            "seed": str(seed),
+            "G": rounded(result.score(m.G.name)) if result else None,
+            "kind": "G" if done else "failed" if result else "open",
+            "said": said,
+        }
 
     found = [
         row(order, config, seed)
@@ -83,11 +82,12 @@ def cells(gathered: Gathered) -> Columns:
 
 def success(gathered: Gathered) -> Columns:
     """One row per group: share of seeds that reach G >= SUCCESS, and its interval."""
-    rows: list[Row] = []
-    for backbone, stage, group in groups(gathered):
-        found = success_rate([seed.G for seed in group], SUCCESS)
-        rows.append({"backbone": backbone, "stage": stage, **share_cells(found)})
-    return transposed(rows)
+    return transposed(
+        [
+            {"backbone": backbone, "stage": stage, **share_cells(success_rate([seed.G for seed in group], SUCCESS))}
+            for backbone, stage, group in groups(gathered)
+        ]
+    )
 
 
 def profiles(gathered: Gathered) -> Columns:
@@ -114,11 +114,6 @@ def confirmed(gathered: Gathered) -> Columns:
         if (means := optimism(config, gathered.overview.space.score))
     ]
     return transposed(found)
-
-
-TABLES: Mapping[str, Callable[[Gathered], Columns]] = {
-    "seeds": seeds, "cells": cells, "success": success, "profiles": profiles, "confirmed": confirmed,
-}  # fmt: skip
 
 
 def _thinned(levels: Sequence[float]) -> Sequence[float]:

@@ -1,12 +1,13 @@
 """What a report shows, gathered from a ledger: every seed that has a result, with its curves."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from itertools import groupby
 from math import ceil
-from typing import Any, TypeVar
+from typing import Any
 
 from par import metrics as m
 from par.ledger.ledger import ACCURACY, HISTORY, READERS, Ledger
@@ -21,9 +22,6 @@ SEARCH, FRESH = "search", "fresh"
 """The stages that seeds belong to, as charts and tables call them."""
 COURSE_POINTS = 24
 """Most points of a drift curve: the largest drift of each of so many equal parts of training."""
-
-Item = TypeVar("Item")
-Found = TypeVar("Found")
 
 
 class Outcome(StrEnum):
@@ -129,10 +127,7 @@ class Gathered:
     @cached_property
     def by_config(self) -> dict[str, list[Seed]]:
         """The seeds of each configuration that has any."""
-        found: dict[str, list[Seed]] = {}
-        for seed in self.seeds:
-            found.setdefault(seed.config.id, []).append(seed)
-        return found
+        return {config: list(seeds) for config, seeds in groupby(self.seeds, key=lambda seed: seed.config.id)}
 
     @property
     def missing(self) -> dict[str, tuple[int, ...]]:
@@ -149,11 +144,11 @@ class Gathered:
 
     def leaders(self) -> dict[str, list[Seed]]:
         """For each backbone the seeds of its best configuration: the fresh ones if it is confirmed."""
-        found: dict[str, list[Seed]] = {}
-        for config in self.ranked():
-            seeds = self.of(config, FRESH if config.confirmation else SEARCH)
-            if seeds and config.record.backbone not in found:
-                found[config.record.backbone] = seeds
+        found = {
+            config.record.backbone: seeds
+            for config in reversed(self.ranked())
+            if (seeds := self.of(config, FRESH if config.confirmation else SEARCH))
+        }
         return {backbone: found[backbone] for backbone in self.backbones if backbone in found}
 
 
@@ -179,8 +174,9 @@ def gather(overview: Overview, ledger: Ledger) -> Gathered:
             grad_norm=grad_norm,
         )
 
-    race = Race(stages, overview.space.score, overview.state.configs)
-    return Gathered(overview, tuple(_mapped(read, found, local=ledger.objects.is_local)), race)
+    with ThreadPoolExecutor(READERS) as pool:  # in an object store each read is a round trip
+        seeds = tuple(pool.map(read, found))
+    return Gathered(overview, seeds, Race(stages, overview.space.score, overview.state.configs))
 
 
 def read_curve(ledger: Ledger, config: str, seed: int) -> Curve:
@@ -191,14 +187,6 @@ def read_curve(ledger: Ledger, config: str, seed: int) -> Curve:
 def label(config: ConfigState) -> str:
     """Id and choices of a configuration, in one line."""
     return " ".join([config.id, *config.record.choices(short=True)])
-
-
-def _mapped(read: Callable[[Item], Found], items: Iterable[Item], *, local: bool) -> list[Found]:
-    """In an object store each read is a round trip, so many are made at once."""
-    if local:
-        return [read(item) for item in items]
-    with ThreadPoolExecutor(READERS) as pool:
-        return list(pool.map(read, items))
 
 
 def _course(steps: Sequence[int], values: Sequence[float | None]) -> Course:

@@ -10,10 +10,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from par.ledger.ledger import Ledger
 from par.race.status import Status, is_complete, status_counts
 from par.report.overview import Overview
-from par.report.page import curves
 from par.report.page.blocks import Columns, Section, compact
 from par.report.page.caveats import caveats
-from par.report.page.datasets import TABLES
+from par.report.page.charts import unrecorded
+from par.report.page.datasets import cells, confirmed, profiles, seeds, success
 from par.report.page.gathered import Gathered, gather
 from par.report.page.parameters import parameters
 from par.report.page.sections import sections
@@ -44,8 +44,15 @@ def write_page(overview: Overview, ledger: Ledger, path: Path) -> Path:
 
 def datasets(gathered: Gathered) -> dict[str, Columns]:
     """Every table that a chart may read, by name."""
-    found = {name: build(gathered) for name, build in TABLES.items()}
-    return {**found, "parameters": parameters(gathered), "unrecorded": curves.unrecorded(gathered)}
+    return {
+        "seeds": seeds(gathered),
+        "cells": cells(gathered),
+        "success": success(gathered),
+        "profiles": profiles(gathered),
+        "confirmed": confirmed(gathered),
+        "parameters": parameters(gathered),
+        "unrecorded": unrecorded(gathered),
+    }
 
 
 def _read_by(found: list[Section], tables: dict[str, Columns]) -> dict[str, Any]:

@@ -4,26 +4,22 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from par.ledger.state import ConfigState
-from par.race.status import last_word, seed_status
+from par.race.status import failures, in_a_word
 from par.report.page.blocks import Table
 from par.report.page.gathered import Gathered
 
 LONGEST_MESSAGE = 400
-HOUR_S = 3600
 
 
 def failure_table(gathered: Gathered) -> Table:
     """By kind: attempts that ended so, seeds whose last word it is, and what the last of them said."""
-    attempts, seeds, said = Counter[str](), Counter[str](), dict[str, str]()
-    for config, seed in _begun(gathered):
-        attempts.update(_ends(config, seed))
-        kind, message = last_word(config, seed)
-        if kind:
-            seeds[kind] += 1
-            said[kind] = f"{config.id} seed {seed}: {message.strip()[:LONGEST_MESSAGE]}"
+    attempts = Counter(kind for config, seed in _begun(gathered) for kind in _ends(config, seed))
+    found = failures(gathered.overview.state)
+    seeds = {kind: found.get(kind, []) for kind in (*attempts, *found)}
+    said = {kind: f"{place}: {message[:LONGEST_MESSAGE]}" for kind, [*_, (place, message)] in found.items()}
     rows = [
-        [kind, said.get(kind, "every such seed went on"), str(attempts[kind]), str(seeds[kind])]
-        for kind in sorted({*attempts, *seeds}, key=lambda kind: (-seeds[kind], kind))
+        [kind, said.get(kind, "every such seed went on"), str(attempts[kind]), str(len(seeds[kind]))]
+        for kind in sorted(seeds, key=lambda kind: (-len(seeds[kind]), kind))
     ]
     columns = ("kind", "the last one said", "attempts", "seeds that ended so")
     return Table(title="Failures by kind", columns=columns, rows=rows, names=2)
@@ -33,9 +29,8 @@ def hours_table(gathered: Gathered) -> Table:
     """Seeds, attempts and device-hours of each backbone."""
     found: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0.0])
     for config, seed in _begun(gathered):
-        attempts, counts = config.attempts(seed), found[config.record.backbone]
-        hours = sum(attempt.device_seconds for attempt in attempts) / HOUR_S
-        for place, more in enumerate((1, seed in config.results, len(attempts), hours)):
+        counts, attempts = found[config.record.backbone], len(config.attempts(seed))
+        for place, more in enumerate((1, seed in config.results, attempts, config.device_hours(seed))):
             counts[place] += more
     if len(found) > 1:
         found["all"] = [sum(column) for column in zip(*found.values(), strict=True)]
@@ -53,7 +48,7 @@ def missing_table(gathered: Gathered) -> Table:
         [
             " ".join([name, *configs[name].record.choices()]),
             configs[name].record.backbone,
-            ", ".join(f"{seed} ({_state(configs[name], seed, driven=driven)})" for seed in seeds),
+            ", ".join(f"{seed} ({in_a_word(configs[name], seed, driven=driven)})" for seed in seeds),
         ]
         for name, seeds in gathered.missing.items()
     ]
@@ -97,7 +92,3 @@ def _ends(config: ConfigState, seed: int) -> Iterator[str]:
     if kinds and result and result.failure:
         kinds[-1] = result.failure
     return filter(None, kinds)
-
-
-def _state(config: ConfigState, seed: int, *, driven: bool) -> str:
-    return last_word(config, seed)[0] or seed_status(config, seed, driven=driven).value

@@ -1,16 +1,44 @@
-"""Depth schedules: how many operations d and iterations R a step has."""
+"""What a step draws: operations d and iterations R, prefixes and boxes, a further No, the stretch of positions.
+
+Chance is a pure function of (seed, step): no generator lives long enough to need saving.
+"""
 
 from dataclasses import dataclass
+from enum import IntEnum
 from math import ceil
 
 import numpy as np
 
 from par.config.groups import ScheduleConfig
 from par.config.run import RunConfig
-from par.training.chance import Stream, generator
 
 HOLD_SIGMA = 0.5
 """Spread of the log-normal rate of the hold schedule (algorithm §5)."""
+
+
+class Stream(IntEnum):
+    """Independent substreams of one seed, so that no setting of one shifts the draws of another.
+
+    Examples have their own, in par.tasks.streams.
+    """
+
+    INITIALISATION = 0
+    DEPTH = 1
+    LENGTHS = 2
+    BOXES = 3
+    RESET = 4
+    STRETCH = 5
+    HALTING = 6
+
+
+def generator(stream: Stream, seed: int, step: int = 0) -> np.random.Generator:
+    """A fresh generator for one use; equal on every rank, and equal again after a resume."""
+    return np.random.default_rng((int(stream), seed, step))
+
+
+def integer_seed(stream: Stream, seed: int) -> int:
+    """A seed in 0 … 2^32 − 1 for a library with a generator of its own."""
+    return int(generator(stream, seed).integers(2**32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +106,32 @@ def draw_boxes(run: RunConfig, step: int, boxes: int) -> np.ndarray:
     """One box (batch, prefixes) for every prefix: the question of ``branches.boxes: one``."""
     rng = generator(Stream.BOXES, run.seed, step)
     return rng.integers(boxes, size=(run.train.batch_size, run.train.branches.prefixes))
+
+
+def extra_negative(run: RunConfig, step: int, depth: StepDepth) -> int | None:
+    """One iteration before the gradient window that is read, too: a further No. None where there is none to be had.
+
+    It is before the completion of the deepest branch of the batch; of several prefixes shorter ones may be at Yes.
+    """
+    if run.halting.mode == "forced":
+        return None
+    incomplete = ceil(int(draw_lengths(run, step, depth).max()) / run.recurrence.step_size) - 1
+    last = min(depth.iterations - run.recurrence.gradient_window, incomplete)
+    return int(generator(Stream.HALTING, run.seed, step).integers(1, last + 1)) if last >= 1 else None
+
+
+def factor_range(run: RunConfig, step: int) -> tuple[float, float]:
+    """s_min(t) and s_max(t): both 1 until ``stretch.start``, then linear to their ends over ``stretch.ramp``."""
+    stretch, progress = run.stretch, step / run.train.steps - run.stretch.start
+    if not stretch.enabled or progress < 0:
+        return 1.0, 1.0
+    risen = min(1.0, progress / stretch.ramp) if stretch.ramp else 1.0
+    return 1.0 + (stretch.s_min - 1.0) * risen, 1.0 + (stretch.s_max - 1.0) * risen
+
+
+def draw_factor(run: RunConfig, step: int) -> float:
+    """s from [s_min(t), s_max(t)], a pure function of (settings, seed, step)."""
+    rng, (least, largest) = generator(Stream.STRETCH, run.seed, step), factor_range(run, step)
+    if run.stretch.distribution == "log_uniform":
+        return float(least * (largest / least) ** rng.uniform())
+    return float(rng.uniform(least, largest))

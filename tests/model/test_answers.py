@@ -8,10 +8,10 @@ import torch
 
 from par.config.groups import HaltingConfig
 from par.evaluation.accuracy import depth_curve
-from par.evaluation.answers import NO_ANSWER, answers, answers_and_p_yes
 from par.evaluation.exam import Exam
 from par.evaluation.halting import halting_curve
 from par.evaluation.tracing import record_traces
+from par.model.readout import NO_ANSWER, answers, answers_and_p_yes
 from par.testing import tiny_run
 from par.training.loop import Trainer
 
