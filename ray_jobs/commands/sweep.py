@@ -8,7 +8,7 @@ import typer
 from par.errors import ConfigError
 from par.ledger.records import Computing
 from ray_jobs import options as o
-from ray_jobs.console import out, refusing
+from ray_jobs.console import refusing
 from ray_jobs.driver.resolve import (
     Totals,
     begin,
@@ -86,8 +86,8 @@ def sweep(
             kept=without_password(computing), **computing.to_dict(),
         )  # fmt: skip
         if dry_run:
-            show_plan(chosen, ledger, options, out)
+            show_plan(chosen, ledger, options)
             return
-        code = drive(chosen, ledger, lambda plan: begin(chosen, name, home, plan=plan, **points), options, out)
+        code = drive(chosen, ledger, lambda plan: begin(chosen, name, home, plan=plan, **points), options)
     if code:
         raise typer.Exit(code)

@@ -1,6 +1,6 @@
 """What a person sees and MLflow gets while trials run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from time import monotonic
 from typing import Any
@@ -57,7 +57,7 @@ class Progress(NotPickled, Callback):
         now = monotonic()
         if now - self.printed.get(trial.trial_id, float("-inf")) >= PRINT_EVERY_S:
             self.printed[trial.trial_id] = now
-            self._print(spec, _describe(result, spec.settings["train"]["steps"]))
+            self._print(spec, described(result, spec.settings["train"]["steps"]))
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Project the seed's result, and its configuration's verdict if it is the last one."""
@@ -70,8 +70,7 @@ class Progress(NotPickled, Callback):
             self._print(spec, f"left at step {config.attempts(spec.seed)[-1].saved_step}, goes on from there")
             return
         self.done += 1
-        outcome = result.failure or f"G = {result.metrics[m.G.name]:.2f}"
-        self._print(spec, f"done: {outcome} ({self.done} of {self.total} seeds)")
+        self._print(spec, f"done: {result.outcome()} ({self.done} of {self.total} seeds)")
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Have it decided what follows for a seed whose trial failed, and say so."""
@@ -115,12 +114,13 @@ def _error(trial: Trial) -> BaseException:
         return RuntimeError(f"the trial failed, and its error cannot be read: {unreadable}")
 
 
-def _describe(result: dict[str, Any], steps: int) -> str:
-    if result.get("phase") == "train":
-        rate = result[m.STEPS_PER_S.name]
-        left = (steps - result["step"]) / rate
-        speed = f"{rate:.1f} steps/s ({result[m.UTILISATION.name]:.0%} of the peak)"
-        return f"step {result['step']}/{steps}  loss {result[m.LOSS.name]:.4f}  {speed}  {left:.0f} s left"
-    if result.get("phase") == "evaluate":
-        return f"evaluated {result['prompts']} of {result['sequences']} prompts"
-    return f"attempt {result.get('attempt', 1)}, {result.get('micro_batch')} prompts per pass"
+def described(row: Mapping[str, Any], steps: int) -> str:
+    """How far a seed of so many steps has come, as it reports it."""
+    if row.get("phase") == "train":
+        rate = row[m.STEPS_PER_S.name]
+        left = (steps - row["step"]) / rate
+        speed = f"{rate:.1f} steps/s ({row[m.UTILISATION.name]:.0%} of the peak)"
+        return f"step {row['step']}/{steps}  loss {row[m.LOSS.name]:.4f}  {speed}  {left:.0f} s left"
+    if row.get("phase") == "evaluate":
+        return f"evaluated {row['prompts']} of {row['sequences']} prompts"
+    return f"attempt {row.get('attempt', 1)}, {row.get('micro_batch')} prompts per pass"

@@ -1,66 +1,67 @@
 """One seed of a ledger in this process, without a cluster: its lease, its attempt, its progress, and MLflow."""
 
-import os
-import socket
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
 from time import monotonic
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from par import metrics as m
 from par.config.run import RunConfig
-from par.errors import FailureKind, ParError, StoppedError, SupersededError
+from par.errors import StoppedError, SupersededError
 from par.ledger.current_space import current_space
-from par.ledger.lease import Lease, hold
+from par.ledger.lease import hold
 from par.ledger.ledger import Ledger, SeedFolder
-from par.ledger.records import Attempt, ConfigRecord, SeedResult, now
-from par.race.status import is_complete
+from par.ledger.records import ConfigRecord, SeedResult
 from par.race.verdicts import as_judged
 from par.seed import run_seed
-from par.training.checkpoint import committed_step
-from ray_jobs.console import PRINT_EVERY_S
+from ray_jobs.console import PRINT_EVERY_S, out, say, warn
+from ray_jobs.driver.callbacks import described
 from ray_jobs.driver.stopping import Stopping
 from ray_jobs.mlflow_runs.background import BackgroundProjection
+from ray_jobs.mlflow_runs.projection import sweep_status
 from ray_jobs.mlflow_runs.store import open_store
 from ray_jobs.provenance import source_hash
+from ray_jobs.trial.attempt import attempted
+
+Show = Callable[[Mapping[str, Any]], object]
+"""Takes a record of what the seed reports."""
 
 
-def train_seed(
-    ledger: Ledger, record: ConfigRecord, run: RunConfig, console: Console, stopping: Stopping, uri: str | None
-) -> SeedResult:
+def train_seed(ledger: Ledger, record: ConfigRecord, run: RunConfig, stopping: Stopping, uri: str | None) -> SeedResult:
     """Train and evaluate the seed, going on from its last checkpoint; MLflow follows at ``uri``, if it is given.
 
     Raises StoppedError, with a checkpoint saved, once ``stopping`` has a reason, and LedgerError if another process
     trains the seed.
     """
+    folder, source = SeedFolder(ledger, record.id, run.seed), source_hash()
     with (
-        hold(ledger, code=source_hash(), on_lost=stopping.ask) as lease,
-        _projected(ledger, record, run.seed, console, uri) as log,
-        _shown(console, run) as show,
+        hold(ledger, code=source, on_lost=stopping.ask) as lease,
+        _projected(ledger, record, run.seed, uri) as log,
+        _shown(run.train.steps) as show,
+        attempted(folder, run, driver=lease.record.owner, devices=1),
     ):
 
         def report(row: Mapping[str, Any]) -> None:
             show(row)
             log(row)
 
-        return _attempt(SeedFolder(ledger, record.id, run.seed), run, report, stopping, lease)
+        def should_stop() -> StoppedError | None:
+            return StoppedError(stopping.reason) if stopping.reason else None
+
+        def check_owner() -> None:
+            if lease.lost:
+                raise SupersededError(f"{lease.lost}: nothing more is written")
+
+        return run_seed(run, folder, report=report, should_stop=should_stop, check_owner=check_owner, source=source)
 
 
 @contextmanager
-def _projected(
-    ledger: Ledger, record: ConfigRecord, seed: int, console: Console, uri: str | None
-) -> Iterator[Callable[[Mapping[str, Any]], object]]:
+def _projected(ledger: Ledger, record: ConfigRecord, seed: int, uri: str | None) -> Iterator[Show]:
     """Keep MLflow at the ledger's state, within and at the end; without ``uri`` nothing is logged."""
     if uri is None:
         yield lambda row: None
         return
-    warn = partial(console.print, style="yellow", markup=False, soft_wrap=True)
     with BackgroundProjection(ledger, open_store(uri), warn) as projection:
         projection.sync(ledger.read(), status="RUNNING")
         projection.sync_seed(ledger.read_config(record.id), seed, running=True)
@@ -74,53 +75,24 @@ def _projected(
         finally:
             space = current_space(ledger)
             state = as_judged(ledger.read(), space)
-            projection.sync(state, status="FINISHED" if is_complete(state, space) else "KILLED")
-
-
-def _attempt(
-    folder: SeedFolder, run: RunConfig, report: Callable[[Mapping[str, Any]], None], stopping: Stopping, lease: Lease
-) -> SeedResult:
-    """Run the seed; the ledger has the attempt from its start to its end."""
-
-    def should_stop() -> StoppedError | None:
-        return StoppedError(stopping.reason) if stopping.reason else None
-
-    def check_owner() -> None:
-        if lease.lost:
-            raise SupersededError(f"{lease.lost}: nothing more is written")
-
-    ledger, config, source = folder.ledger, folder.config, source_hash()
-    began = Attempt(
-        node=socket.gethostname(), pid=os.getpid(), driver=lease.record.owner, source=source, start=now(), devices=1,
-        resumed_at=committed_step(folder.checkpoints), micro_batch=run.prompts_per_pass,
-    )  # fmt: skip
-    attempt = ledger.begin_attempt(config, folder.seed, began)
-    try:
-        return run_seed(run, folder, report=report, should_stop=should_stop, check_owner=check_owner, source=source)
-    except Exception as fault:
-        kind = fault.kind if isinstance(fault, ParError) else FailureKind.WORKER_DIED
-        attempt = replace(attempt, failure=kind, message=str(fault), traceback=traceback.format_exc())
-        raise
-    finally:
-        ended = attempt.ended_at(now(), saved_step=committed_step(folder.checkpoints))
-        ledger.end_attempt(config, folder.seed, ended)
+            projection.sync(state, status=sweep_status(state, space))
 
 
 @contextmanager
-def _shown(console: Console, run: RunConfig) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+def _shown(steps: int) -> Iterator[Show]:
     """A bar in a terminal, elsewhere a line every few seconds and at each end."""
-    if not console.is_terminal:
-        yield _Lines(console, run.train.steps)
+    if not out.is_terminal:
+        yield _Lines(steps)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        tasks = {"train": progress.add_task("train", total=run.train.steps)}
+    with Progress(*columns, console=out) as progress:
+        tasks = {"train": progress.add_task("train", total=steps)}
 
         def show(row: Mapping[str, Any]) -> None:
-            phase, (done, total, text) = row["phase"], _described(row, run.train.steps)
-            if phase not in tasks:
-                tasks[phase] = progress.add_task(phase, total=total)
-            progress.update(tasks[phase], completed=done, description=text)
+            done, total = _reached(row, steps)
+            if row["phase"] not in tasks:
+                tasks[row["phase"]] = progress.add_task(row["phase"], total=total)
+            progress.update(tasks[row["phase"]], completed=done, description=described(row, steps))
 
         yield show
 
@@ -128,19 +100,16 @@ def _shown(console: Console, run: RunConfig) -> Iterator[Callable[[Mapping[str, 
 class _Lines:
     """Progress as plain lines, at most one in PRINT_EVERY_S but for the last of a phase."""
 
-    def __init__(self, console: Console, steps: int, clock: Callable[[], float] = monotonic) -> None:
-        self.console, self.steps, self.clock, self.last = console, steps, clock, float("-inf")
+    def __init__(self, steps: int) -> None:
+        self.steps, self.last = steps, float("-inf")
 
     def __call__(self, row: Mapping[str, Any]) -> None:
-        done, total, text = _described(row, self.steps)
-        if done == total or self.clock() - self.last >= PRINT_EVERY_S:
-            self.last = self.clock()
-            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        done, total = _reached(row, self.steps)
+        if done == total or monotonic() - self.last >= PRINT_EVERY_S:
+            self.last = monotonic()
+            say(described(row, self.steps))
 
 
-def _described(row: Mapping[str, Any], steps: int) -> tuple[int, int, str]:
-    """How far a phase has come, of how much, and in words."""
-    if row["phase"] == "train":
-        speed = f"{row[m.STEPS_PER_S.name]:.1f} steps/s"
-        return row["step"], steps, f"step {row['step']}/{steps}  loss {row[m.LOSS.name]:.4f}  {speed}"
-    return row["prompts"], row["sequences"], f"evaluated {row['prompts']} of {row['sequences']} prompts"
+def _reached(row: Mapping[str, Any], steps: int) -> tuple[int, int]:
+    """How far a phase has come, of how much."""
+    return (row["step"], steps) if row["phase"] == "train" else (row["prompts"], row["sequences"])

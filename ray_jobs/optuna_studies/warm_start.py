@@ -14,7 +14,7 @@ from par.race.verdicts import as_judged
 from par.report.table import counted
 from par.space.domains import Choice, Domain, FloatRange, IntRange, same
 from par.space.space import Space
-from ray_jobs.console import out
+from ray_jobs.console import say
 
 PREFIX = "sweep:"
 RECORDED = "warm_start"
@@ -66,10 +66,10 @@ def fitting(given: str, space: Space, storage: str) -> tuple[Point, ...]:
         elif config.verdict:
             found.append(Point(config.record.backbone, config.record.suggested, config.verdict.score))
     for alike in dropped.values():
-        _say(f"{counted(len(alike), 'point')} of {ledger.name}: {alike[0]}")
+        say(f"{counted(len(alike), 'point')} of {ledger.name}: {alike[0]}")
     if not found:
         raise ConfigError(f"--warm-start {given}: it has no point that fits this space: drop the option")
-    _say(f"The search begins with {counted(len(found), 'point')} of {ledger.name}")
+    say(f"The search begins with {counted(len(found), 'point')} of {ledger.name}")
     return tuple(found)
 
 
@@ -85,10 +85,6 @@ def _named(given: str, space: Space, storage: str) -> Ledger:
         return Ledger.open(storage, name)
     except LedgerError as fault:
         raise ConfigError(f"--warm-start {given}: {fault}; name one of them, or drop the option") from None
-
-
-def _say(line: str) -> None:
-    out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def recorded_points(ledger: Ledger, backbone: str) -> list[Point]:

@@ -1,8 +1,5 @@
 """One Tune trial = one attempt at one (configuration, seed)."""
 
-import os
-import socket
-import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,17 +10,16 @@ from ray._private.worker import global_worker
 
 from par.errors import FailureKind
 from par.ledger.ledger import SeedFolder
-from par.ledger.records import Attempt, SeedResult, now
-from par.race.retry import learnt_pass, smaller_pass
+from par.ledger.records import SeedResult
+from par.race.retry import learnt_pass
 from par.seed.evaluate import Report
 from par.seed.train import run_seed
-from par.training.checkpoint import committed_step
 from par.training.parallel import BACKENDS
 from ray_jobs.provenance import source_hash
-from ray_jobs.trial.failure_kind import kind_of, pass_too_large
+from ray_jobs.trial.attempt import attempted
 from ray_jobs.trial.spec import TrialSpec
 from ray_jobs.trial.stop_signal import StopSignal
-from ray_jobs.trial.watchdog import Watchdog, hung
+from ray_jobs.trial.watchdog import Watchdog
 
 LEFT_IN_ORDER = (FailureKind.STOPPED, FailureKind.PREEMPTED)
 """The process is sound and may go on with another seed."""
@@ -37,8 +33,8 @@ def run_trial(config: Mapping[str, Any]) -> None:
     pass, on all workers alike. Any other error leaves the seed without a result; what follows is the driver's decision.
     """
     spec = _as_learnt(TrialSpec.of_trial(config))
-    while (smaller := _attempt(spec)) is not None:
-        spec = spec.with_micro_batch(smaller)
+    while _wants_another(spec):
+        spec = _as_learnt(spec)
 
 
 def _as_learnt(spec: TrialSpec) -> TrialSpec:
@@ -47,36 +43,25 @@ def _as_learnt(spec: TrialSpec) -> TrialSpec:
     return spec.with_micro_batch(prompts) if prompts else spec
 
 
-def _attempt(spec: TrialSpec) -> int | None:
-    """Live once. Returns the prompts per pass to try next if memory ran out, None if the seed has its result.
+def _wants_another(spec: TrialSpec) -> bool:
+    """Live once; whether the next attempt is to try with fewer prompts per pass, as memory ran out.
 
     An attempt that was asked to stop returns like one that is done.
     """
-    ledger = spec.ledger()
-    began = Attempt(
-        node=socket.gethostname(), pid=os.getpid(), log=global_worker.get_err_file_path(), driver=spec.driver,
-        source=source_hash(), start=now(), devices=spec.devices, resumed_at=committed_step(spec.checkpoints),
-        micro_batch=spec.run.prompts_per_pass, asked_for=spec.asked_for,
-    )  # fmt: skip
-    attempt = ledger.begin_attempt(spec.config, spec.seed, began)
-    spec = replace(spec, attempt=attempt.number)
-    tune.report({"phase": "start", "step": 0, "attempt": attempt.number, "micro_batch": attempt.micro_batch})
+    folder = SeedFolder(spec.ledger(), spec.config, spec.seed)
     try:
-        _run(spec)
-    except Exception as fault:
-        kind = FailureKind.HANG if hung(ledger, spec.config, spec.seed, attempt.number) else kind_of(fault)
-        smaller = smaller_pass(spec.run) if pass_too_large(fault) else None
-        attempt = replace(
-            attempt, failure=kind, message=str(fault), traceback=traceback.format_exc(), next_micro_batch=smaller
-        )
-        if smaller is not None:
-            return smaller
-        if kind not in LEFT_IN_ORDER:
+        with attempted(
+            folder, spec.run, adapts=True, log=global_worker.get_err_file_path(), driver=spec.driver,
+            devices=spec.devices, asked_for=spec.asked_for,
+        ) as attempt:  # fmt: skip
+            tune.report({"phase": "start", "step": 0, "attempt": attempt.number, "micro_batch": attempt.micro_batch})
+            _run(replace(spec, attempt=attempt.number))
+    except Exception:
+        last = folder.ledger.read_config(spec.config).attempts(spec.seed)[-1]
+        if last.next_micro_batch is None and last.failure not in LEFT_IN_ORDER:
             raise
-    finally:
-        ended = attempt.ended_at(now(), saved_step=committed_step(spec.checkpoints))
-        ledger.end_attempt(spec.config, spec.seed, ended)
-    return None
+        return last.next_micro_batch is not None
+    return False
 
 
 def _run(spec: TrialSpec) -> None:
