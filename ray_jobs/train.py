@@ -23,8 +23,8 @@ from par.errors import ConfigError, StoppedError
 from par.ledger.ledger import Ledger, sweeps
 from par.ledger.records import ConfigRecord
 from par.objects import public
+from par.space.parse import VARIANT
 from par.space.space import Space, load_space, parse_space
-from par.space.variants import VARIANT
 from par.space.yaml_lines import did_you_mean
 from ray_jobs import options as o
 from ray_jobs.console import refusing, say, warn

@@ -10,7 +10,7 @@ from par import metrics as m
 from par.config.keys import renamed, renamed_run
 from par.config.run import RunConfig
 from par.errors import LedgerError
-from par.space.variants import VARIANT
+from par.space.parse import VARIANT
 
 FORMAT = 1
 """Layout of a sweep written here. One with a higher number is refused."""
