@@ -45,22 +45,19 @@ from ray_jobs.trial.spec import HANG_AFTER_S, TrialSpec
 from ray_jobs.trial.trial import run_trial
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
-    """Where and how wide a sweep runs; none of it changes a result."""
+@dataclass(frozen=True, kw_only=True)
+class Options(Computing):
+    """Where and how wide a sweep runs, with its defaults; none of it changes a result."""
 
     storage: str
     address: str | None = None
-    tracking_uri: str | None = None
-    max_concurrent: int | None = None
     cpus_per_worker: float = 1.0
-    gpus_per_worker: float | None = None
-    kinds: Collection[FailureKind] = ()
-    """Failures whose seeds are started again though they were given up."""
-    device_hours: float | None = None
     max_failed_share: float = 1.0
     hang_after_s: float = HANG_AFTER_S
     grace_s: float = GRACE_S
+    kinds: Collection[FailureKind] = ()
+    """Failures whose seeds are started again though they were given up."""
+    device_hours: float | None = None
     break_lease: str | None = None
     """Why a driver that still seems to live loses the sweep."""
     kept: Computing = field(default_factory=Computing)

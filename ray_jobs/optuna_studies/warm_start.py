@@ -12,7 +12,7 @@ from par.ledger.records import ConfigRecord
 from par.ledger.state import ConfigState
 from par.race.verdicts import as_judged
 from par.report.table import counted
-from par.space.domains import Choice, Domain, FloatRange, IntRange, same
+from par.space.domains import Choice, Domain, FloatRange, same
 from par.space.space import Space
 from ray_jobs.console import say
 
@@ -121,15 +121,9 @@ def _unsearched(suggested: Mapping[str, Any], space: Space) -> Iterator[Misfit]:
 
 def _limit(domain: Domain, value: Any) -> str | None:
     """What the value violates; None for a value of the domain."""
-    match domain:
-        case Choice():
-            there = any(same(value, list(each) if isinstance(each, tuple) else each) for each in domain.values)
-            return None if there else f"is not in {domain}"
-        case FloatRange() | IntRange():
-            return _beyond(domain, value)
-
-
-def _beyond(domain: FloatRange | IntRange, value: Any) -> str | None:
+    if isinstance(domain, Choice):
+        there = any(same(value, list(each) if isinstance(each, tuple) else each) for each in domain.values)
+        return None if there else f"is not in {domain}"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "is no number"
     if value < domain.low:

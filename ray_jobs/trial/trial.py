@@ -9,8 +9,7 @@ from ray import train, tune
 from ray._private.worker import global_worker
 
 from par.errors import FailureKind
-from par.ledger.ledger import SeedFolder
-from par.ledger.records import SeedResult
+from par.ledger.records import Attempt, SeedResult
 from par.race.retry import learnt_pass
 from par.seed.evaluate import Report
 from par.seed.train import run_seed
@@ -38,9 +37,10 @@ def run_trial(config: Mapping[str, Any]) -> None:
 
 
 def _as_learnt(spec: TrialSpec) -> TrialSpec:
-    """The spec with the prompts per pass that earlier attempts came down to."""
+    """The spec with the prompts per pass that earlier attempts came down to: nothing that comes out depends on it."""
     prompts = learnt_pass(spec.ledger().read_config(spec.config).attempts(spec.seed))
-    return spec.with_micro_batch(prompts) if prompts else spec
+    compute = {**spec.settings["compute"], "micro_batch": prompts}
+    return replace(spec, settings={**spec.settings, "compute": compute}) if prompts else spec
 
 
 def _wants_another(spec: TrialSpec) -> bool:
@@ -48,19 +48,21 @@ def _wants_another(spec: TrialSpec) -> bool:
 
     An attempt that was asked to stop returns like one that is done.
     """
-    folder = SeedFolder(spec.ledger(), spec.config, spec.seed)
+    folder, number = spec.folder, 0
     try:
         with attempted(
             folder, spec.run, adapts=True, log=global_worker.get_err_file_path(), driver=spec.driver,
             devices=spec.devices, asked_for=spec.asked_for,
         ) as attempt:  # fmt: skip
+            number = attempt.number
             tune.report({"phase": "start", "step": 0, "attempt": attempt.number, "micro_batch": attempt.micro_batch})
             _run(replace(spec, attempt=attempt.number))
     except Exception:
-        last = folder.ledger.read_config(spec.config).attempts(spec.seed)[-1]
-        if last.next_micro_batch is None and last.failure not in LEFT_IN_ORDER:
+        attempts = folder.ledger.read_config(spec.config).attempts(spec.seed)
+        ended = next((one for one in attempts if one.number == number), Attempt())
+        if ended.next_micro_batch is None and ended.failure not in LEFT_IN_ORDER:
             raise
-        return last.next_micro_batch is not None
+        return ended.next_micro_batch is not None
     return False
 
 
@@ -115,6 +117,6 @@ def supervised(spec: TrialSpec, report: Report, stop_signal: StopSignal | None =
     signal = stop_signal or StopSignal(spec)
     with Watchdog(spec, torch.distributed.get_rank() if torch.distributed.is_initialized() else 0) as watchdog:
         return run_seed(
-            spec.run, SeedFolder(spec.ledger(), spec.config, spec.seed), report=report, should_stop=signal.should_stop,
+            spec.run, spec.folder, report=report, should_stop=signal.should_stop,
             check_owner=signal.check_ownership, heartbeat=watchdog.beat, source=source_hash(),
         )  # fmt: skip

@@ -47,7 +47,7 @@ class Watchdog:
             self._beat.clear()
         try:
             name = f"{_stacks(self.spec.attempt, self.rank)}.txt"
-            self.spec.ledger().write_bytes(self.spec.config, self.spec.seed, name, _all_stacks().encode())
+            self.spec.folder.write(name, _all_stacks().encode())
         finally:
             os._exit(EXIT_CODE)
 
