@@ -18,7 +18,7 @@ from ray_jobs.provenance import source_hash
 from ray_jobs.trial.attempt import attempted
 from ray_jobs.trial.spec import TrialSpec
 from ray_jobs.trial.stop_signal import StopSignal
-from ray_jobs.trial.watchdog import Watchdog
+from ray_jobs.trial.watchdog import watched
 
 LEFT_IN_ORDER = (FailureKind.STOPPED, FailureKind.PREEMPTED)
 """The process is sound and may go on with another seed."""
@@ -115,8 +115,8 @@ def _worker(config: Mapping[str, Any]) -> None:
 def supervised(spec: TrialSpec, report: Report, stop_signal: StopSignal | None = None) -> SeedResult:
     """Run the seed under its driver: it stops when told to, writes only what is still its own, and must not hang."""
     signal = stop_signal or StopSignal(spec)
-    with Watchdog(spec, torch.distributed.get_rank() if torch.distributed.is_initialized() else 0) as watchdog:
+    with watched(spec, torch.distributed.get_rank() if torch.distributed.is_initialized() else 0) as heartbeat:
         return run_seed(
             spec.run, spec.folder, report=report, should_stop=signal.should_stop,
-            check_owner=signal.check_ownership, heartbeat=watchdog.beat, source=source_hash(),
+            check_owner=signal.check_ownership, heartbeat=heartbeat, source=source_hash(),
         )  # fmt: skip
