@@ -5,9 +5,8 @@ import typer
 from ray_jobs.commands.export import export
 from ray_jobs.commands.gc import gc
 from ray_jobs.commands.report import report
-from ray_jobs.commands.resume import resume
 from ray_jobs.commands.status import status
-from ray_jobs.commands.sweep import sweep
+from ray_jobs.commands.sweep import resume, sweep
 from ray_jobs.commands.sync import sync
 from ray_jobs.commands.thresholds import thresholds
 from ray_jobs.evaluate import evaluate

@@ -35,6 +35,16 @@ def as_text(shown: RenderableType) -> str:
     return captured.get()
 
 
+def say(line: str, style: str | None = None) -> None:
+    """Print a line that may hold anything, such as a path or the message of a failure: no part of it is markup."""
+    out.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def warn(line: str) -> None:
+    """Print what a person should not overlook."""
+    say(line, "yellow")
+
+
 @contextmanager
 def refusing() -> Iterator[None]:
     """End the command with one message at a ParError, and with exit code 2, or 1 where a disk is full.

@@ -101,7 +101,7 @@ def evaluate(
         torch.set_num_threads(max(1, int(cpus_per_worker or 1)))
         kept = KeptModel.open(folder)
         exam = kept.exam(asked, step_size=step_size, sequences=sequences, split=Split(split), stretch=stretch)
-        with shown(out) as show:
+        with shown() as show:
 
             def keep(tally: Tally) -> None:
                 show({"phase": "evaluate", "prompts": tally.prompts, "sequences": exam.sequences})

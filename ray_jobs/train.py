@@ -17,18 +17,17 @@ import typer
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from par import metrics as m
 from par.config.keys import known_keys, new_name
 from par.config.run import RunConfig
 from par.errors import ConfigError, StoppedError
 from par.ledger.ledger import Ledger, sweeps
-from par.ledger.records import ConfigRecord, SeedResult
+from par.ledger.records import ConfigRecord
 from par.objects import public
+from par.space.parse import VARIANT
 from par.space.space import Space, load_space, parse_space
-from par.space.variants import VARIANT
 from par.space.yaml_lines import did_you_mean
 from ray_jobs import options as o
-from ray_jobs.console import out, refusing
+from ray_jobs.console import refusing, say, warn
 from ray_jobs.driver.resolve import RESERVED, begin, storage_of
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
@@ -68,7 +67,7 @@ def train(
         run = run_of(None if space is None else load_space(space), variant, settings or [], seed)
         ledger, record = _ledger_of(run, name or _name_of(space, run), home)
         if done := ledger.read_config(record.id).results.get(seed):
-            out.print(f"{ledger.name}: seed {seed} is done, nothing is repeated: {_outcome(done)}")
+            say(f"{ledger.name}: seed {seed} is done, nothing is repeated: {done.outcome()}")
             return
         import torch
 
@@ -80,12 +79,12 @@ def train(
         torch.set_num_threads(max(1, int(cpus_per_worker or 1)))
         try:
             with stopping.on_signals():
-                result = train_seed(ledger, record, run, out, stopping, uri)
+                result = train_seed(ledger, record, run, stopping, uri)
         except StoppedError as fault:
-            out.print(f"{fault}: saved; the same command goes on from there", style="yellow", soft_wrap=True)
+            warn(f"{fault}: saved; the same command goes on from there")
             raise typer.Exit(stopping.exit_code) from None
-        out.print(f"{ledger.name}: {_outcome(result)}", soft_wrap=True)
-        out.print(f"par report {ledger.name} --storage {public(home)}", soft_wrap=True, highlight=False)
+        say(f"{ledger.name}: {result.outcome()}")
+        say(f"par report {ledger.name} --storage {public(home)}")
 
 
 def run_of(space: Space | None, variant: str | None, settings: list[str], seed: int) -> RunConfig:
@@ -166,10 +165,6 @@ def _space_of(run: RunConfig, name: str) -> Space:
         "variants": {ALONE: {}}, "seeds": 1, "first_seed": run.seed,
     }  # fmt: skip
     return parse_space(json.dumps(space, indent=1), Path(f"{name}.yaml"))
-
-
-def _outcome(result: SeedResult) -> str:
-    return result.failure or f"G = {result.metrics[m.G.name]:.2f}"
 
 
 if __name__ == "__main__":

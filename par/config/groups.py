@@ -29,7 +29,7 @@ class TaskConfig(Part):
     """What is asked."""
 
     name: str = "swap-s5"
-    """swap-sN, sN, s5-full or aN for N boxes."""
+    """swap-sN, sN, sN-full or aN for N boxes."""
     rendering: Literal["text", "compact"] = "text"
     """Sentences for a tokenizer, or one token per operation in the task's own vocabulary."""
     position_spacing: Annotated[int, Field(ge=1), ActsUnder("task.rendering", ("compact",))] = 3

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from uuid import uuid4
 
 from par.errors import DiskFullError, LedgerError
@@ -36,11 +37,7 @@ it is the one. A writer that was held up for longer is seen by the other one whe
 _LEASE = re.compile(r"lease-(\d+)\.json")
 
 Clock = Callable[[], datetime]
-
-
-def utc_now() -> datetime:
-    """The time, with its zone."""
-    return datetime.now(UTC)
+utc_now: Clock = partial(datetime.now, UTC)
 
 
 @dataclass(frozen=True, kw_only=True)

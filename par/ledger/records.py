@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Literal, Self
 
+from par import metrics as m
 from par.config.keys import renamed, renamed_run
 from par.config.run import RunConfig
 from par.errors import LedgerError
-from par.space.variants import VARIANT
+from par.space.parse import VARIANT
 
 FORMAT = 1
 """Layout of a sweep written here. One with a higher number is refused."""
@@ -139,6 +140,10 @@ class SeedResult(Record):
     """Optimizer steps taken."""
     evaluation_set: str = ""
     """Hash of the frozen test prompts that were read; empty if none were."""
+
+    def outcome(self) -> str:
+        """How it ended, for a person: its G, or the kind of its failure."""
+        return self.failure or f"G = {self.metrics[m.G.name]:.2f}"
 
     def score(self, metric: str) -> float:
         """Value of ``metric``; 0 for a failed seed. Raises LedgerError if it was not measured."""

@@ -105,13 +105,9 @@ def _parse(path: str, name: str, values: Mapping[str, Any]) -> Record:
 
 
 def _config_state(folder: Mapping[str, Any]) -> ConfigState:
-    seeds = {int(name.removeprefix("seed-")): sub for name, sub in folder.items() if name.startswith("seed-")}
+    seeds = {int(name.removeprefix("seed-")): _seed_state(sub) for name, sub in folder.items() if "seed-" in name}
     verdicts = [record for record in folder.values() if isinstance(record, Verdict)]
-    return ConfigState(
-        record=folder["config.json"],
-        seeds={seed: _seed_state(seeds[seed]) for seed in sorted(seeds)},
-        verdicts=tuple(sorted(verdicts, key=_seeds_of)),
-    )
+    return ConfigState(folder["config.json"], dict(sorted(seeds.items())), tuple(sorted(verdicts, key=_seeds_of)))
 
 
 def _seeds_of(verdict: Verdict) -> int:

@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import combinations, islice, product
 from typing import Any
 
@@ -12,9 +12,8 @@ from par.config.keys import explain, nest
 from par.config.run import RunConfig
 from par.space.conditions import holds, parents_first, requirements, walk, with_parents
 from par.space.domains import OPTIONS, Choice, Domain, is_end
-from par.space.keys import KEYS
-from par.space.parse import SpaceFile
-from par.space.yaml_lines import Document, Fault, Reading
+from par.space.parse import KEYS, SpaceFile
+from par.space.yaml_lines import Document
 
 EXHAUSTIVE = 2048
 """Most combinations of probes that are all checked; of more, every pair of probes and as many drawn at random."""
@@ -26,15 +25,15 @@ Columns = Sequence[tuple[str, Domain]]
 
 def check_runs(
     document: Document, file: SpaceFile, domains: Mapping[str, Domain], searched: Mapping[str, Domain]
-) -> Reading[None]:
-    """Yield every value, and every combination of values, that a run would refuse; each kind of fault once.
+) -> None:
+    """Find every value, and every combination of values, that a run would refuse; each kind of fault once.
 
     ``searched`` are those of the domains whose conditions can hold.
     """
-    fixed = yield from _valid_settings(document, ("fixed",), file.fixed)
+    fixed = _valid_settings(document, ("fixed",), file.fixed)
     probes: dict[str, Domain] = {}
     for key, written in file.search.items():
-        valid = yield from _valid_values(key, written, _values_to_check(document, key, written, domains.get(key)))
+        valid = _valid_values(document, key, written, domains.get(key))
         if valid and key in searched:
             probes[key] = Choice(valid, when=searched[key].when)
     probes = with_parents(probes, fixed)
@@ -42,26 +41,26 @@ def check_runs(
     columns = parents_first(backbones | probes)
     missing = (file.fixed.keys() | file.search.keys() | {"backbone"}) - fixed.keys() - dict(columns).keys()
     for name, entries in file.runs().items():
-        own = yield from _valid_settings(document, ("variants", name), entries)
+        own = _valid_settings(document, ("variants", name), entries)
         for keys, message in _disagreements(columns, fixed | own, (missing | entries.keys()) - own.keys()):
-            yield _placed(document, name, keys, message)
+            _place(document, name, keys, message)
 
 
-def _placed(document: Document, variant: str, keys: Sequence[str], message: str) -> Fault:
-    """The fault of a variant if a setting of it is named; else of the file, the same for every variant."""
-    lines = document.lines
-    own = [lines["variants", variant, key] for key in keys if ("variants", variant, key) in lines]
+def _place(document: Document, variant: str, keys: Sequence[str], message: str) -> None:
+    """Make it a fault of a variant if a setting of it is named; else of the file, the same for every variant."""
+    own, fixed, searched = (
+        [(*part, key) for key in keys if (*part, key) in document.lines]
+        for part in (("variants", variant), ("fixed",), ("search",))
+    )
     if own:
-        return Fault(own[0], f"{variant}: {message}")
-    places = [(part, key) for key in keys for part in ("fixed", "search") if (part, key) in lines]
-    line = lines[places[0]] if places else document.line("backbones")
-    searched = " or ".join(key for key in keys if ("search", key) in lines)
-    return Fault(line, f"{message}; under search, narrow {searched}" if searched else message)
+        document.fault(f"{variant}: {message}", *own[0])
+        return
+    if searched:
+        message = f"{message}; under search, narrow {' or '.join(key for _, key in searched)}"
+    document.fault(message, *min(fixed + searched, key=lambda place: keys.index(place[1]), default=("backbones",)))
 
 
-def _valid_settings(
-    document: Document, place: tuple[str, ...], entries: Mapping[str, Any]
-) -> Reading[dict[str, object]]:
+def _valid_settings(document: Document, place: tuple[str, ...], entries: Mapping[str, Any]) -> dict[str, object]:
     """The values that a run may take; of the others a mapping is a fault already."""
     valid: dict[str, object] = {}
     for key, value in entries.items():
@@ -69,35 +68,35 @@ def _valid_settings(
         if message is None:
             valid[key] = value
         elif not isinstance(value, dict):
-            yield Fault(document.line(*place, key), f"{place[1]}: {message}" if place[1:] else message)
+            document.fault(f"{place[1]}: {message}" if place[1:] else message, *place, key)
     return valid
 
 
-def _values_to_check(document: Document, key: str, written: Any, domain: Domain | None) -> Iterator[tuple[int, Any]]:
-    """Yield the values to check one by one, with their lines; of a faulty domain those that are no fault of it."""
+def _values_to_check(key: str, written: Any, domain: Domain | None) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Yield the values to check one by one, with their places; of a faulty domain those that are no fault of it."""
     kind = next((name for name in OPTIONS if name in written), None) if isinstance(written, dict) else None
     if kind is None:
         return
     if domain is not None and not isinstance(domain, Choice):
-        yield from ((document.line("search", key, kind), probe) for probe in domain.probes())
+        yield from ((("search", key, kind), probe) for probe in domain.probes())
     elif isinstance(written[kind], tuple):
         log = written.get("log") is True
         for place, value in enumerate(written[kind]):
             if kind == "choice" or is_end(kind, value, log=log):
-                yield document.line("search", key, kind, place), value
+                yield ("search", key, kind, place), value
 
 
-def _valid_values(key: str, written: Any, found: Iterable[tuple[int, Any]]) -> Reading[tuple[Any, ...]]:
+def _valid_values(document: Document, key: str, written: Any, domain: Domain | None) -> tuple[Any, ...]:
     """The values that a run may take; those of a range that it refuses are a fault once for each limit."""
     valid, reasons = [], set()
-    for line, value in found:
+    for place, value in _values_to_check(key, written, domain):
         message = _objection(key, value)
         if message is None:
             valid.append(value)
             continue
         reason = message if "choice" in written else message.removeprefix(f"{key}={value!r}")
         if reason not in reasons:
-            yield Fault(line, message)
+            document.fault(message, *place)
         reasons.add(reason)
     return tuple(valid)
 

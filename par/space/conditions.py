@@ -1,11 +1,18 @@
-"""Which domain is searched when: conditions on other settings, and the order that they impose. Loads without torch."""
+"""Which domain is searched when: conditions on other settings, and the order that they impose. Loads without torch.
+
+A setting may also do nothing unless another one has a certain value. Searching it then compares runs that are alike.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from par.config.groups import ActsUnder
+from par.config.keys import fields
+from par.config.run import RunConfig
 from par.space.domains import Choice, Domain, When, same
-from par.space.keys import key_faults
-from par.space.parse import SpaceFile
-from par.space.yaml_lines import Document, Fault, Reading
+from par.space.parse import SpaceFile, key_faults
+from par.space.yaml_lines import Document
+
+ACTS_UNDER = {key: mark for key, field in fields(RunConfig) for mark in field.metadata if isinstance(mark, ActsUnder)}
 
 
 def holds(when: When, chosen: Mapping[str, object]) -> bool:
@@ -66,21 +73,20 @@ def walk(
         yield from walk(rest, values, {**chosen, key: value})
 
 
-def satisfiable(document: Document, domains: Mapping[str, Domain], file: SpaceFile) -> Reading[dict[str, Domain]]:
+def satisfiable(document: Document, domains: Mapping[str, Domain], file: SpaceFile) -> dict[str, Domain]:
     """The domains whose conditions can hold."""
     kept = dict(domains)
     for key in domains:
         for parent, value in domains[key].when.items():
             for message in _condition_faults(parent, value, domains, file):
-                yield Fault(document.line("search", key, "when", parent), f"{key}: {message}")
+                document.fault(f"{key}: {message}", "search", key, "when", parent)
                 kept.pop(key, None)
     while loop := cycle(kept):
         around = " -> ".join((*loop, loop[0]))
-        yield Fault(document.line("search", loop[0]), f"the conditions {around} form a circle: drop one `when`")
+        document.fault(f"the conditions {around} form a circle: drop one `when`", "search", loop[0])
         kept = {key: domain for key, domain in kept.items() if key not in loop}
     for key in [key for key in kept if requirements(key, kept) is None]:
-        message = f"{key}: its conditions contradict one another, so it is never searched"
-        yield Fault(document.line("search", key), message)
+        document.fault(f"{key}: its conditions contradict one another, so it is never searched", "search", key)
         del kept[key]
     return kept
 
@@ -109,3 +115,33 @@ def _condition_faults(parent: str, wanted: object, domains: Mapping[str, Domain]
             yield f"when: {parent}={wanted!r} never holds, it is fixed at {file.fixed[parent]!r}: remove this domain"
     elif parent not in file.search:
         yield f"when: {parent} is neither fixed nor searched: put it under fixed or search"
+
+
+def find_inactive(document: Document, file: SpaceFile, searched: Mapping[str, Domain]) -> None:
+    """Find each setting that would do nothing: in its variant, or in some runs where it is searched."""
+    for name, entries in file.variants.items():
+        settings = RunConfig().dotted() | file.fixed | entries
+        for key in entries.keys() & ACTS_UNDER.keys():
+            other, useful = ACTS_UNDER[key]
+            if not any(same(settings[other], good) for good in useful):
+                message = f"{name}: {key} does nothing while {other}={settings[other]!r}: remove one of them"
+                document.fault(message, "variants", name, key)
+    for key in searched.keys() & ACTS_UNDER.keys():
+        other, useful = ACTS_UNDER[key]
+        met = _values_met(file, searched, key, other)
+        idle = [value for value in met if not any(same(value, good) for good in useful)]
+        if len(idle) == len(met) or (idle and len(useful) == 1):
+            message = f"{key} does nothing while {other}={idle[0]!r}"
+            remedy = f"search it with when: {{{other}: {str(useful[0]).lower()}}}, or fix {other} at that value"
+            document.fault(f"{message}: {remedy}", "search", key)
+
+
+def _values_met(file: SpaceFile, searched: Mapping[str, Domain], key: str, other: str) -> tuple[object, ...]:
+    """The values that ``other`` has in the runs in which ``key`` is searched."""
+    needed = requirements(key, searched) or {}
+    if other in needed:
+        return (needed[other],)
+    if other in file.fixed:
+        return (file.fixed[other],)
+    domain = searched.get(other)
+    return domain.values if isinstance(domain, Choice) else (RunConfig().dotted()[other],)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from par.errors import ConfigError
-from par.space.yaml_lines import Document, Fault, Reading, did_you_mean
+from par.space.yaml_lines import Document, did_you_mean
 
 OPTIONS = {"choice": ("when",), "float": ("log", "when"), "int": ("log", "step", "when")}
 """The kinds of domain, and what each may have beside its values."""
@@ -132,23 +132,23 @@ def same(a: object, b: object) -> bool:
     return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
-def read_domains(document: Document, search: Mapping[str, Any]) -> Reading[dict[str, Domain]]:
+def read_domains(document: Document, search: Mapping[str, Any]) -> dict[str, Domain]:
     """The domains under ``search`` that are right in themselves."""
     domains: dict[str, Domain] = {}
     for key, written in search.items():
         kinds = [name for name in written if name in OPTIONS] if isinstance(written, dict) else []
         if len(kinds) != 1:
-            yield Fault(document.line("search", key), f"{key}: {_kind_hint(written, kinds)}")
+            document.fault(f"{key}: {_kind_hint(written, kinds)}", "search", key)
             continue
         kind, options = kinds[0], {name: value for name, value in written.items() if name != kinds[0]}
         for name in options.keys() - set(OPTIONS[kind]):
             hint = did_you_mean(name, OPTIONS[kind]) or f"it takes {' and '.join(OPTIONS[kind])}"
-            yield Fault(document.line("search", key, name), f"{key}: {name} is no option of {kind}: {hint}")
+            document.fault(f"{key}: {name} is no option of {kind}: {hint}", "search", key, name)
             del options[name]
         try:
             domains[key] = _build(kind, written[kind], options)
         except ConfigError as fault:
-            yield Fault(document.line("search", key, kind), f"{key}: {fault}")
+            document.fault(f"{key}: {fault}", "search", key, kind)
     return domains
 
 

@@ -7,14 +7,26 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from par.config.backbones import BACKBONES
+from par.config.keys import RENAMED, known_keys, new_name
+from par.config.run import RunConfig
 from par.metrics import EXTRAPOLATION_AUC, SCORES
-from par.space.keys import KEYS, known_settings
 from par.space.stages import FRESH, Stages
-from par.space.variants import EXAMPLE, read_variants
-from par.space.yaml_lines import Document, Fault, Reading, did_you_mean
+from par.space.yaml_lines import Document, did_you_mean
 from par.statistics.scores import FEWEST_FRESH
 from par.tasks.streams import WORD
 
+KEYS = tuple(known_keys(RunConfig))
+"""The dotted keys of all settings."""
+OWN_PLACE = {
+    "backbone": "list it under backbones, and remove it here",
+    "seed": "seeds counts them for each configuration; remove it here",
+}
+VARIANT = "variant"
+"""What a proposal calls the variant that it is, in place of a dotted key."""
+EXAMPLE = "no anchoring: {recurrence.anchor: none}"
+LONGEST_NAME = 40
+MARKUP = frozenset("[]$\\")
+"""What tables and plots would not show as it is written in the name of a variant."""
 LAST_FIRST_SEED = WORD - 2**16
 """Leaves room for the seeds that follow it."""
 SAMPLERS = ("tpe", "random", "grid")
@@ -99,23 +111,21 @@ class SpaceFile(BaseModel):
         return self.variants or {"": {}}
 
 
-def read_file(document: Document) -> Reading[SpaceFile]:
+def read_file(document: Document) -> SpaceFile:
     """The fields of the file: a faulty one at its default, of lists and mappings the entries that are right."""
-    file = yield from _fields(document)
-    yield from _missing_faults(document, file)
-    yield from _variants_faults(document, file)
-    backbones = yield from _backbones(document, file)
-    one_value = "move a domain under search"
-    fixed = yield from known_settings(document, ("fixed",), file.fixed, no_domain=one_value)
-    search = yield from known_settings(document, ("search",), file.search, no_domain=None)
-    variants = yield from read_variants(document, file.variants)
+    file = _fields(document)
+    _find_missing(document, file)
+    backbones = tuple(name for at, name in enumerate(file.backbones) if _is_backbone(document, file, at, name))
+    fixed = _known_settings(document, ("fixed",), file.fixed, no_domain="move a domain under search")
+    search = _known_settings(document, ("search",), file.search, no_domain=None)
+    variants = {name: _variant(document, name, entries) for name, entries in file.variants.items()}
     for key in fixed.keys() & search.keys():
         where = f"(line {document.line('fixed', key)})"
-        yield Fault(document.line("search", key), f"{key} is both searched and fixed {where}: keep one of them")
+        document.fault(f"{key} is both searched and fixed {where}: keep one of them", "search", key)
     return file.model_copy(update={"backbones": backbones, "fixed": fixed, "search": search, "variants": variants})
 
 
-def _fields(document: Document) -> Reading[SpaceFile]:
+def _fields(document: Document) -> SpaceFile:
     values = document.values
     defaults = {"sampler": "grid"} if "variants" in values else {}
     try:
@@ -129,7 +139,7 @@ def _fields(document: Document) -> Reading[SpaceFile]:
             message = f"{name}={values[name]!r}{fault['msg'].removeprefix('Value error, ')}"
         else:
             message = f"{name}={values[name]!r}{SpaceFile.model_fields[name].description}"
-        yield Fault(document.line(name), message)
+        document.fault(message, name)
     return SpaceFile.model_validate(defaults | {name: value for name, value in values.items() if name not in wrong})
 
 
@@ -141,37 +151,75 @@ def _unknown_field(name: str) -> str:
     return f"{name} is not a field of a space: {hint}"
 
 
-def _missing_faults(document: Document, file: SpaceFile) -> Iterator[Fault]:
-    """Yield a fault for each field that the file must have: what it is to answer, where, and what it compares."""
-    values = document.values
-    searches = "variants" not in values
-    samples = searches and file.sampler != "grid"
-    for name in ["question", "backbones", *["search"] * searches, *["configurations"] * samples]:
+def _find_missing(document: Document, file: SpaceFile) -> None:
+    """Find the fields that the file must have: what it is to answer, where, and what it compares.
+
+    Beside variants, all of which run, there is nothing to search, nor to sample.
+    """
+    values, varies = document.values, "variants" in document.values
+    needed = ["question", "backbones"] if varies else ["question", "backbones", "search"]
+    for name in needed if varies or file.sampler == "grid" else [*needed, "configurations"]:
         hint = str(SpaceFile.model_fields[name].description).partition(": ")[2]
         if name not in values:
-            yield Fault(document.line(), f"{name} is missing: {hint}")
+            document.fault(f"{name} is missing: {hint}")
         elif name == "search" and values[name] in ({}, None):
-            yield Fault(document.line(name), f"{name} is empty: {hint}")
+            document.fault(f"{name} is empty: {hint}", name)
+    if varies and "search" in values:
+        where = f"(line {document.line('search')})"
+        document.fault(f"variants stands in the place of search {where}: keep one of them", "variants")
+    elif varies and file.sampler != "grid":
+        every = f"all variants (line {document.line('variants')}) are run"
+        document.fault(f"sampler={file.sampler} chooses, but {every}: remove it", "sampler")
 
 
-def _variants_faults(document: Document, file: SpaceFile) -> Iterator[Fault]:
-    """Yield what stands beside variants in vain: every variant runs, there is nothing to search, nor to sample."""
-    values, line = document.values, document.line("variants")
-    if "variants" in values and "search" in values:
-        message = f"variants stands in the place of search (line {document.line('search')}): keep one of them"
-        yield Fault(line, message)
-    elif "variants" in values and file.sampler != "grid":
-        message = f"sampler={file.sampler} chooses, but all variants (line {line}) are run: remove it"
-        yield Fault(document.line("sampler"), message)
+def _is_backbone(document: Document, file: SpaceFile, place: int, name: Any) -> bool:
+    """Whether a registered backbone is listed here, for the first time."""
+    if name in file.backbones[:place]:
+        document.fault(f"backbone {name} is listed twice: remove one", "backbones", place)
+        return False
+    if name not in tuple(BACKBONES):
+        near = did_you_mean(str(name), BACKBONES) or f"choose one of {', '.join(BACKBONES)}"
+        document.fault(f"backbone {name} is not registered: {near}", "backbones", place)
+        return False
+    return True
 
 
-def _backbones(document: Document, file: SpaceFile) -> Reading[tuple[str, ...]]:
-    """The registered ones of those listed, each once."""
-    for place, name in enumerate(file.backbones):
-        line = document.line("backbones", place)
-        if name in file.backbones[:place]:
-            yield Fault(line, f"backbone {name} is listed twice: remove one")
-        elif name not in tuple(BACKBONES):
-            near = did_you_mean(str(name), BACKBONES) or f"choose one of {', '.join(BACKBONES)}"
-            yield Fault(line, f"backbone {name} is not registered: {near}")
-    return tuple(dict.fromkeys(name for name in file.backbones if name in tuple(BACKBONES)))
+def _variant(document: Document, name: str, entries: Any) -> dict[str, Any]:
+    """The settings of a variant; of a faulty one those that are right."""
+    if name != name.strip() or not 1 <= len(name) <= LONGEST_NAME or not name.isprintable() or MARKUP & set(name):
+        hint = f"write at most {LONGEST_NAME} characters on one line, without {' '.join(sorted(MARKUP))}"
+        document.fault(f"variants: {name!r} is no name: {hint}", "variants", name)
+    if isinstance(entries, dict):
+        return _known_settings(document, ("variants", name), entries, no_domain="write a variant for each value")
+    hint = f"write e.g. {EXAMPLE}, or {{}} for the fixed settings alone"
+    document.fault(f"{name}: {entries!r} is not a mapping: {hint}", "variants", name)
+    return {}
+
+
+def _known_settings(
+    document: Document, place: tuple[str, ...], entries: Mapping[str, Any], *, no_domain: str | None
+) -> dict[str, Any]:
+    """The entries whose keys are settings of a run; ``no_domain`` says what to do with a domain."""
+    for key, value in entries.items():
+        messages = list(key_faults(key, value))
+        if not messages and no_domain and isinstance(value, dict):
+            messages = [f"{key} has one value here: {no_domain}"]
+        for message in messages:
+            document.fault(f"{place[-1]}: {message}", *place, key)
+    return {key: value for key, value in entries.items() if key in KEYS and key not in OWN_PLACE}
+
+
+def key_faults(key: str, value: object) -> Iterator[str]:
+    """Yield why ``key`` cannot be fixed, searched or a condition."""
+    if key in OWN_PLACE:
+        yield f"{key} has its own place: {OWN_PLACE[key]}"
+    elif key in RENAMED:
+        yield from new_name(key)
+    elif any(known.startswith(f"{key}.") for known in KEYS):
+        inner = [f"{key}.{name}" for name in value] if isinstance(value, dict) else []
+        example = next((name for name in inner if name in KEYS), next(k for k in KEYS if k.startswith(f"{key}.")))
+        yield f"{key} is a group of settings: write dotted keys, e.g. {example}: ..."
+    elif key not in KEYS:
+        group = [known for known in KEYS if known.startswith(f"{key.partition('.')[0]}.")]
+        listed = f"that group has {', '.join(group)}" if group else f"settings are dotted keys such as {KEYS[1]}"
+        yield f"{key} is not a setting: {did_you_mean(key, KEYS) or listed}"

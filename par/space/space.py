@@ -2,25 +2,21 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
 from pathlib import Path
 from typing import NamedTuple
 
-from ruamel.yaml.nodes import MappingNode
-
 from par.config.run import RunConfig
 from par.errors import ConfigError, SpaceError
 from par.metrics import FULL_STATE_16X
 from par.space.check_runs import check_runs
-from par.space.conditions import holds, parents_first, satisfiable, walk
+from par.space.conditions import find_inactive, holds, parents_first, satisfiable, walk
 from par.space.domains import Choice, Domain, read_domains
-from par.space.inactive import inactive_faults
-from par.space.parse import SpaceFile, read_file
+from par.space.parse import VARIANT, SpaceFile, read_file
 from par.space.stages import Stages
-from par.space.variants import VARIANT, twin_faults
-from par.space.yaml_lines import Document, Fault, Reading, accepted, parse_yaml, read_text, read_values
+from par.space.yaml_lines import Document, read_text
 
 GRID_LIMIT = 10_000
 """Most combinations of a grid, for each backbone."""
@@ -125,9 +121,23 @@ def load_space(path: Path | str) -> Space:
 
 def parse_space(text: str, path: Path) -> Space:
     """Check the text of a search space; ``path`` names it in the faults. Raises SpaceError as ``load_space`` does."""
-    document, file, searched = accepted(path, _read(parse_yaml(text, path)))
-    configurations = accepted(path, _configurations(document, file, searched))
-    accepted(path, _whole_faults(document, file, searched))
+    document = Document(text, path)
+    file = read_file(document)
+    domains = read_domains(document, file.search)
+    searched = satisfiable(document, domains, file)
+    if "variants" in document.values:
+        file, domains, searched = file.model_copy(update={"search": {}}), {}, {}
+    check_runs(document, file, domains, searched)
+    _find_uncounted(document, file, domains)
+    document.check()
+    if file.variants:
+        searched = {VARIANT: Choice(tuple(file.variants))}
+    configurations = _configurations(document, file, searched)
+    document.check()
+    find_inactive(document, file, searched)
+    _find_twins(document, file)
+    _find_unscored(document, file, searched)
+    document.check()
     return Space(
         question=file.question,
         cost=file.cost,
@@ -145,59 +155,50 @@ def parse_space(text: str, path: Path) -> Space:
     )
 
 
-def _read(root: MappingNode) -> Reading[tuple[Document, SpaceFile, dict[str, Domain]]]:
-    """The values of the file with their lines, its fields, and the domains that can be searched."""
-    document = yield from read_values(root)
-    file = yield from read_file(document)
-    domains = yield from read_domains(document, file.search)
-    searched = yield from satisfiable(document, domains, file)
-    if "variants" in document.values:
-        file, domains, searched = file.model_copy(update={"search": {}}), {}, {}
-    yield from check_runs(document, file, domains, searched)
-    yield from _count_faults(document, file, domains)
-    variants: dict[str, Domain] = {VARIANT: Choice(tuple(file.variants))} if file.variants else {}
-    return document, file, variants or searched
-
-
-def _count_faults(document: Document, file: SpaceFile, domains: Mapping[str, Domain]) -> Iterator[Fault]:
-    """Yield why there are not as many configurations as the file says, or why a grid cannot list them."""
+def _find_uncounted(document: Document, file: SpaceFile, domains: Mapping[str, Domain]) -> None:
+    """Find why there are not as many configurations as the file says, or why a grid cannot list them."""
     wanted, backbones = file.configurations, len(file.backbones)
     if file.sampler != "grid" and wanted and wanted < backbones:
         message = f"configurations={wanted} leaves some of the {backbones} backbones without one: raise it"
-        yield Fault(document.line("configurations"), message)
+        document.fault(message, "configurations")
     for key, domain in domains.items() if file.sampler == "grid" else ():
         try:
             domain.levels()
         except ConfigError as fault:
-            yield Fault(document.line("search", key), f"{key}: {fault}")
+            document.fault(f"{key}: {fault}", "search", key)
 
 
-def _whole_faults(document: Document, file: SpaceFile, searched: Mapping[str, Domain]) -> Reading[None]:
-    """Yield what is wrong with a space each part of which is right."""
-    yield from inactive_faults(document, file, searched)
-    yield from twin_faults(document, file.variants, file.fixed, file.backbones[0])
-    yield from _score_faults(document, file, searched)
-
-
-def _configurations(document: Document, file: SpaceFile, searched: Mapping[str, Domain]) -> Reading[int]:
+def _configurations(document: Document, file: SpaceFile, searched: Mapping[str, Domain]) -> int:
     """Proposals over all backbones; those of a grid are counted."""
     if file.sampler != "grid":
         return file.configurations
     try:
         size, backbones = len(_combinations(searched, file.fixed)), len(file.backbones)
     except ConfigError as fault:
-        yield Fault(document.line("search" if file.search else "variants"), str(fault))
+        document.fault(str(fault), "search" if file.search else "variants")
         return 0
     total = size * backbones
     if file.configurations not in (0, total):
         count = f"{size} {'variants' if file.variants else 'combinations'} x {backbones} backbones = {total}"
         message = f"configurations={file.configurations}, but there are {count}: remove the field, or set it to {total}"
-        yield Fault(document.line("configurations"), message)
+        document.fault(message, "configurations")
     return total
 
 
-def _score_faults(document: Document, file: SpaceFile, searched: Mapping[str, Domain]) -> Iterator[Fault]:
-    """Yield why a run could not be scored: full_state_16x is read at sixteen times the training depth."""
+def _find_twins(document: Document, file: SpaceFile) -> None:
+    """Find each variant whose run is that of an earlier one: a sweep would run it once."""
+    first: dict[str, str] = {}
+    for name, entries in file.variants.items():
+        run = RunConfig.from_dotted({**file.fixed, **entries, "backbone": file.backbones[0]})
+        twin = first.setdefault(run.fingerprint(), name)
+        if twin != name:
+            where = f"{twin} (line {document.line('variants', twin)})"
+            message = f"{name} is the same run as {where}: nothing that changes a result differs, remove one"
+            document.fault(message, "variants", name)
+
+
+def _find_unscored(document: Document, file: SpaceFile, searched: Mapping[str, Domain]) -> None:
+    """Find why a run could not be scored: full_state_16x is read at sixteen times the training depth."""
     if file.score != FULL_STATE_16X.name:
         return
     keys = ("task.name", "task.train_depth", "evaluation.depths")
@@ -208,7 +209,7 @@ def _score_faults(document: Document, file: SpaceFile, searched: Mapping[str, Do
         deepest = 16 * run.task.train_depth
         if deepest not in run.depth_grid():
             message = f"score=full_state_16x is read at depth {deepest}, which is not among {list(run.depth_grid())}"
-            yield Fault(document.line("score"), f"{message}: add it to evaluation.depths, or use extrapolation_auc")
+            document.fault(f"{message}: add it to evaluation.depths, or use extrapolation_auc", "score")
             return
 
 

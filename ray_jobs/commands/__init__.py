@@ -1,1 +1,1 @@
-"""The subcommands of `par`, a file each."""
+"""The subcommands of `par`, a file each; resume is beside sweep."""

@@ -7,9 +7,13 @@ from typing import Annotated
 import typer
 
 from par.errors import ConfigError
+from par.ledger.current_space import current_space
+from par.ledger.lease import holder
+from par.ledger.ledger import Ledger
 from par.objects import Objects, public
+from par.report.export import as_csv, as_parquet, seed_table
 from ray_jobs import options as o
-from ray_jobs.console import out, refusing
+from ray_jobs.console import refusing, say
 from ray_jobs.driver.resolve import default_storage
 
 
@@ -37,11 +41,6 @@ def export(
 
     Exit code: 0, or 2 for a sweep that does not exist, a file or study that does, or none of the three options.
     """
-    from par.ledger.current_space import current_space
-    from par.ledger.lease import holder
-    from par.ledger.ledger import Ledger
-    from par.report.export import as_csv, as_parquet, seed_table
-
     with refusing():
         files = [(option, path) for option, path in (("parquet", parquet), ("csv", csv)) if path is not None]
         _require_free(files, optuna)
@@ -53,10 +52,10 @@ def export(
             from ray_jobs.optuna_studies.export import write_studies
 
             studies = write_studies(optuna, name, space, state, driven=driven)
-            _say(f"{public(optuna)}: {', '.join(studies)}")
+            say(f"{public(optuna)}: {', '.join(studies)}")
         for option, path in files:
             _create(option, path, as_parquet(table) if option == "parquet" else as_csv(table))
-            _say(f"{path}: {_counted(table['status'].to_pylist())}")
+            say(f"{path}: {_counted(table['status'].to_pylist())}")
 
 
 def _require_free(files: list[tuple[str, Path]], optuna: str | None) -> None:
@@ -86,7 +85,3 @@ def _counted(statuses: list[str]) -> str:
     """How many seeds there are, and how they stand, the most frequent status first."""
     counts = ", ".join(f"{count} {status}" for status, count in Counter(statuses).most_common())
     return f"{len(statuses)} seeds" + (f" ({counts})" if counts else "")
-
-
-def _say(line: str) -> None:
-    out.print(line, markup=False, highlight=False, soft_wrap=True)

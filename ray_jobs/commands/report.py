@@ -1,17 +1,16 @@
 """`par report`: a sweep as one HTML file, from its ledger alone."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from par.errors import ConfigError
+from par.ledger.ledger import Ledger
+from par.report.overview import Overview
 from ray_jobs import options as o
-from ray_jobs.console import bytes_text, out, refusing
+from ray_jobs.console import bytes_text, refusing, say
 from ray_jobs.driver.resolve import default_storage
-
-if TYPE_CHECKING:
-    from par.ledger.ledger import Ledger
 
 
 def report(
@@ -34,23 +33,14 @@ def report(
 
     Exit code: 0, or 2 for a sweep that does not exist or is damaged, and for a file that cannot be written.
     """
-    from par.ledger.ledger import Ledger
+    from par.report.page.page import write_page
 
     with refusing():
         ledger = Ledger.open(storage or default_storage(), name)
         beside = Path(ledger.objects.root, "report.html") if ledger.objects.is_local else Path(f"{name}-report.html")
-        path = file or beside
-        _write(ledger, path)
-        size = bytes_text(path.stat().st_size)
-        out.print(f"{path} ({size}): open it in a browser", soft_wrap=True, highlight=False, markup=False)
-
-
-def _write(ledger: "Ledger", path: Path) -> None:
-    from par.report.overview import Overview
-    from par.report.page.page import write_page
-
-    overview = Overview.of(ledger)
-    try:
-        write_page(overview, ledger, path)
-    except OSError as fault:
-        raise ConfigError(f"--out {path}: {fault.strerror}; name a file in a folder that can be written") from None
+        path, overview = file or beside, Overview.of(ledger)
+        try:
+            write_page(overview, ledger, path)
+        except OSError as fault:
+            raise ConfigError(f"--out {path}: {fault.strerror}; name a file in a folder that can be written") from None
+        say(f"{path} ({bytes_text(path.stat().st_size)}): open it in a browser")

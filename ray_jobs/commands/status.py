@@ -1,18 +1,19 @@
 """`par status`: how sweeps stand, from their ledgers alone."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from par.errors import ParError
+from par.ledger.ledger import Ledger, sweeps
 from par.objects import public
 from par.race.retry import fates
+from par.race.status import is_complete
+from par.report.overview import Overview, sweep_tables, sweeps_table
 from ray_jobs import options as o
-from ray_jobs.console import out, refusing
+from ray_jobs.console import out, refusing, say
 from ray_jobs.driver.resolve import default_storage
-
-if TYPE_CHECKING:
-    from par.report.overview import Overview
 
 
 def status(
@@ -25,46 +26,31 @@ def status(
 
     Exit code: 0, or 2 for a sweep that does not exist.
     """
-    from par.report.overview import sweep_tables
-
     with refusing():
         storage = storage or default_storage()
         if name is None:
             _show_all(storage)
         else:
-            overview = _overview(storage, name)
+            overview = Overview.of(Ledger.open(storage, name))
             out.print(sweep_tables(overview))
             out.print(_next_step(overview, storage), soft_wrap=True, highlight=False)
 
 
 def _show_all(storage: str) -> None:
     """A sweep that cannot be read hides no other one."""
-    from par.errors import ParError
-    from par.ledger.ledger import sweeps
-    from par.report.overview import sweeps_table
-
     readable: list[Overview] = []
     faults: list[str] = []
     for name in sweeps(storage):
         try:
-            readable.append(_overview(storage, name))
+            readable.append(Overview.of(Ledger.open(storage, name)))
         except ParError as fault:
             faults.append(f"{name}: {fault}")
     out.print(sweeps_table(readable) if readable or faults else f"no sweep in {public(storage)}")
     for fault in faults:
-        out.print(fault, style="red", markup=False, soft_wrap=True)
+        say(fault, "red")
 
 
-def _overview(storage: str, name: str) -> "Overview":
-    from par.ledger.ledger import Ledger
-    from par.report.overview import Overview
-
-    return Overview.of(Ledger.open(storage, name))
-
-
-def _next_step(overview: "Overview", storage: str) -> str:
-    from par.race.status import is_complete
-
+def _next_step(overview: Overview, storage: str) -> str:
     if is_complete(overview.state, overview.space):
         return "Every seed has a result."
     if overview.driver is not None:

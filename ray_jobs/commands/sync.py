@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from par.errors import ConfigError
+from par.ledger.current_space import current_space
+from par.ledger.lease import holder
+from par.ledger.ledger import Ledger
+from par.race.verdicts import as_judged
 from ray_jobs import options as o
 from ray_jobs.console import out, refusing
 from ray_jobs.driver.resolve import storage_of
 
 if TYPE_CHECKING:
-    from par.ledger.ledger import Ledger
-    from par.ledger.state import SweepState
-    from par.space.space import Space
     from ray_jobs.mlflow_runs.projection import Projection
 
 TRIES = 3
@@ -32,8 +33,6 @@ def sync(
 
     Exit code: 0, or 2 for a sweep that does not exist or a store that does not answer.
     """
-    from par.ledger.ledger import Ledger
-
     with refusing():
         ledger = Ledger.open(storage_of(storage, tracking_uri), name)
         projection = synced(ledger, tracking_uri)
@@ -42,14 +41,11 @@ def sync(
     out.print(f"{name}: {len(projection.runs.known)} runs in MLflow, {what}", highlight=False)
 
 
-def synced(ledger: "Ledger", tracking_uri: str | None = None) -> "Projection":
+def synced(ledger: Ledger, tracking_uri: str | None = None) -> "Projection":
     """Bring MLflow to the ledger's state. Raises ConfigError if the store does not take it."""
     from mlflow.exceptions import MlflowException
 
-    from par.ledger.current_space import current_space
-    from par.ledger.lease import holder
-    from par.race.verdicts import as_judged
-    from ray_jobs.mlflow_runs.projection import Projection
+    from ray_jobs.mlflow_runs.projection import Projection, sweep_status
     from ray_jobs.mlflow_runs.store import default_uri, open_store
 
     space = current_space(ledger)
@@ -59,16 +55,9 @@ def synced(ledger: "Ledger", tracking_uri: str | None = None) -> "Projection":
         try:
             projection = Projection(ledger, open_store(uri))
             driven, state = holder(ledger) is not None, as_judged(ledger.read(), space)
-            projection.sync(state, status=_status(state, space, driven=driven), driven=driven)
+            projection.sync(state, status=sweep_status(state, space, driven=driven), driven=driven)
         except (MlflowException, OSError) as failed:
             fault = failed
         else:
             return projection
     raise ConfigError(f"--tracking-uri {uri} stopped taking the sweep: {str(fault).splitlines()[0]}; call again")
-
-
-def _status(state: "SweepState", space: "Space", *, driven: bool) -> str:
-    """What MLflow calls the sweep's own state."""
-    from par.race.status import is_complete
-
-    return "RUNNING" if driven else "FINISHED" if is_complete(state, space) else "KILLED"

@@ -2,15 +2,14 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from par.evaluation.thresholds import Figures, Grid, RankedRule, ranking
+from par.evaluation.traces import Traces
 from ray_jobs.console import out, refusing
-
-if TYPE_CHECKING:
-    from par.evaluation.thresholds import Figures, RankedRule
 
 
 def thresholds(
@@ -33,9 +32,6 @@ def thresholds(
 
     Exit code: 0, or 2 for a trace that is missing or malformed.
     """
-    from par.evaluation.thresholds import Grid, ranking
-    from par.evaluation.traces import Traces
-
     begin = time.perf_counter()
     grid = Grid.every()
     with refusing():
@@ -51,7 +47,7 @@ def thresholds(
     )
 
 
-def _table(ranked: "list[RankedRule]") -> Table:
+def _table(ranked: list[RankedRule]) -> Table:
     table = Table()
     for column in ("tau", "k", "m"):
         table.add_column(column, justify="right")
@@ -65,7 +61,7 @@ def _table(ranked: "list[RankedRule]") -> Table:
     return table
 
 
-def _texts(figures: "Figures") -> tuple[str, ...]:
+def _texts(figures: Figures) -> tuple[str, ...]:
     shares = (figures.full_state, figures.single_query, figures.not_halted)
     iterations = "–" if figures.mean_iterations is None else f"{figures.mean_iterations:.1f}"
     return (*(f"{share:.1%}" for share in shares), iterations)

@@ -1,6 +1,6 @@
 """The attempts at a sweep's seeds under one driver: how each attempt ended, and what follows."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -10,9 +10,7 @@ from par.ledger.records import Attempt, now
 from par.ledger.state import ConfigState, SeedState, SweepState
 from par.race.racing import Run
 from par.race.retry import ADVICE, GiveUp, StartAgain, decide
-from par.training.checkpoint import committed_step
-from ray_jobs.trial.failure_kind import kind_of
-from ray_jobs.trial.watchdog import hung
+from ray_jobs.trial.attempt import failure_of
 
 
 @dataclass(slots=True)
@@ -52,7 +50,7 @@ class Attempts:
         Returns the state as it is then.
         """
         state = self.end_open(state, last_seen)
-        self.device_seconds = sum(life.device_seconds for lived in _seeds(state) for life in lived.attempts)
+        self.count(life for config in state.configs for lived in config.seeds.values() for life in lived.attempts)
         for config, seed, _ in _unfinished(state):
             self.decide(config, seed)
         self.asked_for = {seed for seed, fate in self.given_up.items() if fate.kind in self.kinds}
@@ -82,7 +80,7 @@ class Attempts:
             begun = Attempt(start=now(), resumed_at=self.saved_step(config, seed))
             attempts = (*attempts, self.ledger.begin_attempt(config, seed, begun))
         if not attempts[-1].ended:
-            kind = FailureKind.HANG if hung(self.ledger, config, seed, attempts[-1].number) else kind_of(fault)
+            kind = failure_of(self.ledger, config, seed, attempts[-1], fault)
             self._end(config, seed, attempts[-1], kind, str(fault), now())
 
     def count(self, attempts: Iterable[Attempt]) -> None:
@@ -94,16 +92,7 @@ class Attempts:
         self.ledger.end_attempt(config, seed, failed.ended_at(end, saved_step=self.saved_step(config, seed)))
 
 
-def _seeds(state: SweepState) -> Iterator[SeedState]:
-    return (lived for config in state.configs for lived in config.seeds.values())
-
-
 def _unfinished(state: SweepState) -> list[tuple[ConfigState, int, SeedState]]:
     return [
         (config, seed, lived) for config in state.configs for seed, lived in config.seeds.items() if not lived.result
     ]
-
-
-def saved_step(ledger: Ledger, config: str, seed: int) -> int:
-    """The step from which a seed would go on."""
-    return committed_step(ledger.checkpoints(config, seed))

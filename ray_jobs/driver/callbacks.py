@@ -9,11 +9,11 @@ from ray.tune import Callback
 from ray.tune.experiment import Trial
 from rich.console import Console
 
-from par import metrics as m
 from par.ledger.ledger import Ledger
 from par.ledger.records import Attempt, ConfigRecord
 from par.race.retry import GiveUp, StartAgain
 from ray_jobs.console import PRINT_EVERY_S
+from ray_jobs.driver.progress import described
 from ray_jobs.driver.stopping import NotPickled
 from ray_jobs.mlflow_runs.background import BackgroundProjection
 from ray_jobs.mlflow_runs.projection import config_name
@@ -57,7 +57,7 @@ class Progress(NotPickled, Callback):
         now = monotonic()
         if now - self.printed.get(trial.trial_id, float("-inf")) >= PRINT_EVERY_S:
             self.printed[trial.trial_id] = now
-            self._print(spec, _describe(result, spec.settings["train"]["steps"]))
+            self._print(spec, described(result, spec.settings["train"]["steps"]))
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Project the seed's result, and its configuration's verdict if it is the last one."""
@@ -70,8 +70,7 @@ class Progress(NotPickled, Callback):
             self._print(spec, f"left at step {config.attempts(spec.seed)[-1].saved_step}, goes on from there")
             return
         self.done += 1
-        outcome = result.failure or f"G = {result.metrics[m.G.name]:.2f}"
-        self._print(spec, f"done: {outcome} ({self.done} of {self.total} seeds)")
+        self._print(spec, f"done: {result.outcome()} ({self.done} of {self.total} seeds)")
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Have it decided what follows for a seed whose trial failed, and say so."""
@@ -113,14 +112,3 @@ def _error(trial: Trial) -> BaseException:
         return trial.get_pickled_error() or trial.get_error() or RuntimeError("the trial ended without a word")
     except Exception as unreadable:  # noqa: BLE001  # an error of a class that this process does not have
         return RuntimeError(f"the trial failed, and its error cannot be read: {unreadable}")
-
-
-def _describe(result: dict[str, Any], steps: int) -> str:
-    if result.get("phase") == "train":
-        rate = result[m.STEPS_PER_S.name]
-        left = (steps - result["step"]) / rate
-        speed = f"{rate:.1f} steps/s ({result[m.UTILISATION.name]:.0%} of the peak)"
-        return f"step {result['step']}/{steps}  loss {result[m.LOSS.name]:.4f}  {speed}  {left:.0f} s left"
-    if result.get("phase") == "evaluate":
-        return f"evaluated {result['prompts']} of {result['sequences']} prompts"
-    return f"attempt {result.get('attempt', 1)}, {result.get('micro_batch')} prompts per pass"

@@ -14,7 +14,6 @@ from typing import Any
 
 from ray import tune
 from ray.tune.experiment import Trial
-from rich.console import Console
 
 from par.errors import ConfigError, FailureKind, ParError
 from par.ledger.lease import Lease, break_lease, hold, holder, require_free
@@ -28,14 +27,16 @@ from par.report.page.page import write_page
 from par.report.plots import accuracy_by_depth
 from par.report.table import results_table
 from par.space.space import Space
+from par.training.checkpoint import committed_step
 from ray_jobs import REPOSITORY
-from ray_jobs.console import as_text
-from ray_jobs.driver.attempts import Attempts, saved_step
+from ray_jobs.console import as_text, out, say, warn
+from ray_jobs.driver.attempts import Attempts
 from ray_jobs.driver.callbacks import Progress
 from ray_jobs.driver.plan import BackbonePlan, mean_cost, plan_table, sampled_runs, seeds_done
 from ray_jobs.driver.searcher import LedgerSearch
 from ray_jobs.driver.stopping import GraceOver, StopCallback, Stopping
 from ray_jobs.mlflow_runs.background import BackgroundProjection
+from ray_jobs.mlflow_runs.projection import sweep_status
 from ray_jobs.mlflow_runs.store import default_uri, open_store
 from ray_jobs.options import GRACE_S
 from ray_jobs.provenance import source_hash
@@ -44,22 +45,19 @@ from ray_jobs.trial.spec import HANG_AFTER_S, TrialSpec
 from ray_jobs.trial.trial import run_trial
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
-    """Where and how wide a sweep runs; none of it changes a result."""
+@dataclass(frozen=True, kw_only=True)
+class Options(Computing):
+    """Where and how wide a sweep runs, with its defaults; none of it changes a result."""
 
     storage: str
     address: str | None = None
-    tracking_uri: str | None = None
-    max_concurrent: int | None = None
     cpus_per_worker: float = 1.0
-    gpus_per_worker: float | None = None
-    kinds: Collection[FailureKind] = ()
-    """Failures whose seeds are started again though they were given up."""
-    device_hours: float | None = None
     max_failed_share: float = 1.0
     hang_after_s: float = HANG_AFTER_S
     grace_s: float = GRACE_S
+    kinds: Collection[FailureKind] = ()
+    """Failures whose seeds are started again though they were given up."""
+    device_hours: float | None = None
     break_lease: str | None = None
     """Why a driver that still seems to live loses the sweep."""
     kept: Computing = field(default_factory=Computing)
@@ -75,11 +73,11 @@ class Options:
         return demand(workers, resources, cpus=self.cpus_per_worker, gpus=self.gpus_per_worker)
 
 
-def show_plan(space: Space, ledger: Ledger | None, options: Options, console: Console) -> None:
+def show_plan(space: Space, ledger: Ledger | None, options: Options) -> None:
     """Print what would run."""
     known = ledger.read().configs if ledger else ()
     with connected(options.address) as resources:
-        console.print(plan_table(space, plans(space, known, options, resources)))
+        out.print(plan_table(space, plans(space, known, options, resources)))
 
 
 def plans(
@@ -110,9 +108,7 @@ def plans(
     return found
 
 
-def drive(
-    space: Space, ledger: Ledger | None, begin: Callable[[str], Ledger], options: Options, console: Console
-) -> int:
+def drive(space: Space, ledger: Ledger | None, begin: Callable[[str], Ledger], options: Options) -> int:
     """Run what is left of the sweep and show the results; the exit code is 0 when every seed has one.
 
     A new sweep (``ledger`` None) is begun, with the text of its plan, once that is known to fit the cluster. One that
@@ -125,7 +121,7 @@ def drive(
     with connected(options.address) as resources:
         todo = plans(space, ledger.read().configs if ledger else (), options, resources)
         plan = plan_table(space, todo)
-        console.print(plan)
+        out.print(plan)
         store = open_store(options.tracking_uri or default_uri(options.storage))
         ledger, stopping = ledger or begin(as_text(plan)), Stopping()
         if options.break_lease and holder(ledger):
@@ -133,12 +129,15 @@ def drive(
         with (
             stopping.on_signals(),
             hold(ledger, code=source_hash(), on_lost=stopping.ask) as lease,
-            BackgroundProjection(ledger, store, partial(_warn, console)) as projection,
+            BackgroundProjection(ledger, store, warn) as projection,
         ):
             ledger.keep_computing(options.kept)
-            attempts = Attempts(ledger, space.stages.all_seeds, partial(saved_step, ledger), options.kinds)
+            folder = ledger.checkpoints
+            attempts = Attempts(
+                ledger, space.stages.all_seeds, lambda *seed: committed_step(folder(*seed)), options.kinds
+            )
             state = attempts.take_over(ledger.read(), lease.last_seen)
-            return Driver(space, attempts, state, options, resources, projection, console, lease, stopping).run(todo)
+            return Driver(space, attempts, state, options, resources, projection, lease, stopping).run(todo)
 
 
 class Driver:
@@ -146,12 +145,11 @@ class Driver:
 
     def __init__(
         self, space: Space, attempts: Attempts, state: SweepState, options: Options, resources: Mapping[str, float],
-        projection: BackgroundProjection, console: Console, lease: Lease, stopping: Stopping,
+        projection: BackgroundProjection, lease: Lease, stopping: Stopping,
     ) -> None:  # fmt: skip
         """Take the sweep as it stands, ``state``."""
         self.attempts, self.ledger, self.options = attempts, attempts.ledger, options
-        self.resources, self.projection, self.console = resources, projection, console
-        self.lease, self.stopping = lease, stopping
+        self.resources, self.projection, self.lease, self.stopping = resources, projection, lease, stopping
         self.projection.sync(state, status="RUNNING")
         self.search = LedgerSearch(attempts, space, self.spec, state.configs)
 
@@ -160,13 +158,13 @@ class Driver:
         done, self.total = sum(plan.done for plan in todo), sum(plan.most for plan in todo)
         self._look()
         if self.stopping.reason is not None:
-            self._warn(f"{self.stopping.reason}: nothing is started")
+            warn(f"{self.stopping.reason}: nothing is started")
         elif not self.search.complete():
             self._fit(done, concurrency=min(plan.concurrency for plan in todo))
         state, complete = self.attempts.end_open(self.ledger.read(), now()), self.search.complete()
-        self.projection.sync(state, status="FINISHED" if complete else "KILLED")
+        self.projection.sync(state, status=sweep_status(state, self.search.space))
         for backbone in sorted(self.search.exhausted):
-            self.console.print(f"{backbone}: the space has no further configurations than these")
+            say(f"{backbone}: the space has no further configurations than these")
         self._show(state)
         if not complete:
             self._say_how_to_go_on()
@@ -191,9 +189,7 @@ class Driver:
         os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
         os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
         sessions = self.ledger.objects.below("tune")
-        progress = Progress(
-            self.ledger, self.projection, self.console, done=done, total=self.total, settle=self.search.settle
-        )
+        progress = Progress(self.ledger, self.projection, out, done=done, total=self.total, settle=self.search.settle)
         tuner = tune.Tuner(
             tune.with_resources(run_trial, partial(_placement, self.options, dict(self.resources))),
             tune_config=tune.TuneConfig(
@@ -231,7 +227,7 @@ class Driver:
 
     def _stop(self, reason: str) -> None:
         """Start nothing more, and have the trials save and leave."""
-        self._warn(f"{reason}: trials save and leave, up to {self.options.grace_s:g} s")
+        warn(f"{reason}: trials save and leave, up to {self.options.grace_s:g} s")
         self.search.stopping = True
         self.lease.ask_to_stop(reason)
 
@@ -240,36 +236,33 @@ class Driver:
         name, given_up = self.ledger.name, self.search.given_up()
         for fate in sorted({fate.reason for fate in given_up.values()}):
             count = sum(other.reason == fate for other in given_up.values())
-            self._warn(f"{count} seeds are given up. {fate}")
+            warn(f"{count} seeds are given up. {fate}")
         if given_up:
-            self._warn(f"Once that is put right: par resume {name} --failed")
-        self._warn(f"Some seeds of {name} have no result yet: go on with par resume {name}")
-
-    def _warn(self, line: str) -> None:
-        _warn(self.console, line)
+            warn(f"Once that is put right: par resume {name} --failed")
+        warn(f"Some seeds of {name} have no result yet: go on with par resume {name}")
 
     def _show(self, state: SweepState) -> None:
         """The table, plot and report, and where to look further."""
         space = self.search.space
-        self.console.print(results_table(state, space))
+        out.print(results_table(state, space))
         for winner in winners(Race(space.stages, space.score, state.configs)):
-            self.console.print(str(winner), soft_wrap=True, markup=False, highlight=False)
+            say(str(winner))
         folder = Path(self.ledger.objects.root if self.ledger.objects.is_local else mkdtemp())
         overview = Overview(name=self.ledger.name, space=space, state=state, driver=None, now=datetime.now(UTC))
         plot, report = folder / "accuracy_by_depth.png", folder / "report.html"
         self._keep("Accuracy by depth, a line per seed", partial(accuracy_by_depth, self.ledger, plot))
         self._keep("The whole report, for a browser", partial(write_page, overview, self.ledger, report))
-        self.console.print(f"Compare the seeds in MLflow: {self._ui()}", soft_wrap=True)
+        say(f"Compare the seeds in MLflow: {self._ui()}")
 
     def _keep(self, what: str, draw: Callable[[], Path]) -> None:
         """Name a file and keep it in MLflow; without it the sweep is no worse, as the table says the same."""
         try:
             path = draw()
         except (OSError, ParError) as fault:
-            self.console.print(f"{what}: none, {fault}", soft_wrap=True, markup=False)
+            say(f"{what}: none, {fault}")
         else:
             self.projection.log_file(path)
-            self.console.print(f"{what}: {path}", soft_wrap=True, markup=False)
+            say(f"{what}: {path}")
 
     def _ui(self) -> str:
         """What opens MLflow on this store."""
@@ -280,10 +273,6 @@ class Driver:
             return f"mlflow ui --backend-store-uri {uri}"
         default = Path(self.ledger.storage) == REPOSITORY / "results"
         return "make ui" if default else f"make ui RESULTS={self.ledger.storage}"
-
-
-def _warn(console: Console, line: str) -> None:
-    console.print(line, style="yellow", markup=False, soft_wrap=True)
 
 
 def _placement(

@@ -14,7 +14,8 @@ from par.ledger.records import Computing, SweepRecord
 from par.objects import Objects, public
 from par.space.space import Space, load_space
 from ray_jobs import REPOSITORY
-from ray_jobs.console import out
+from ray_jobs.console import warn
+from ray_jobs.provenance import provenance, source_hash
 
 HIDDEN = "***"
 """What is kept in the place of a secret."""
@@ -106,8 +107,6 @@ def new_sweep(space: Path | None, name: str | None, storage: str, totals: Totals
 
 def begin(space: Space, name: str | None, storage: str, **more: Any) -> Ledger:
     """Write the sweep's record, ``more`` of its beginning included. Raises ConfigError if the storage refuses."""
-    from ray_jobs.provenance import provenance
-
     path, fingerprint = f"{space.name}.yaml", space.fingerprint()
     record = SweepRecord(space=space.text, space_path=path, space_fingerprint=fingerprint, **more, **provenance())
     try:
@@ -127,13 +126,9 @@ def resumed_sweep(
     A changed ``space`` is accepted if it adds backbones, configurations or seeds to what there is, and nothing else.
     Raises ConfigError that lists what differs, and LeaseError where it would grow under another driver's hands.
     """
-    from ray_jobs.provenance import source_hash
-
     ledger = Ledger.open(storage, name)
     if ledger.sweep.source != source_hash():
-        out.print(
-            f"The code differs from that which sweep {name} began with; each attempt records its own.", style="yellow"
-        )
+        warn(f"The code differs from that which sweep {name} began with; each attempt records its own.")
     recorded = current_space(ledger)
     chosen = recorded if space is None else _grown(name, recorded, load_space(space))
     chosen = _with_totals(recorded, chosen, totals)
@@ -175,18 +170,14 @@ def _grown(name: str, recorded: Space, given: Space) -> Space:
     """The given space if it only adds to the recorded one. Raises ConfigError that lists what else differs."""
     before, after = recorded.meaning(), given.meaning()
     changed = {key for key in {**before, **after} if before.get(key) != after.get(key)}
-    if changed <= MAY_GROW and _adds(recorded, given):
+    adds = set(recorded.backbones) <= set(given.backbones) and recorded.configurations <= given.configurations
+    if changed <= MAY_GROW and adds and recorded.stages.grows_into(given.stages):
         return replace(given, exhausted=recorded.exhausted)
     listed = "; ".join(_difference(key, before.get(key), after.get(key)) for key in sorted(changed))
     raise ConfigError(
         f"{given.name}.yaml is not the space that sweep {name} began with ({listed}): "
         "drop --space, or start a new sweep"
     )
-
-
-def _adds(before: Space, after: Space) -> bool:
-    backbones = set(before.backbones) <= set(after.backbones)
-    return backbones and before.configurations <= after.configurations and before.stages.grows_into(after.stages)
 
 
 def _difference(key: str, before: object, after: object) -> str:

@@ -118,12 +118,6 @@ class LedgerSearch(NotPickled, Searcher):
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """Nothing: the ledger is the only state that is ever read again."""
 
-    def save(self, checkpoint_path: str) -> None:
-        """Nothing, for the same reason."""
-
-    def restore(self, checkpoint_path: str) -> None:
-        """Nothing: a new searcher reads the ledger."""
-
     def _decide(self) -> RunSeed | NewConfiguration | Wait | Finished:
         running = [(run.config, run.seed) for run in self.running.values()]
         return next_run(

@@ -17,7 +17,7 @@ from par.ledger.ledger import ACCURACY, HISTORY, Ledger
 from par.ledger.records import ConfigRecord, SweepRecord, Verdict
 from par.ledger.state import ConfigState, SweepState
 from par.race.racing import Race
-from par.race.status import Status, last_word, seed_status
+from par.race.status import Status, is_complete, last_word, seed_status
 from par.race.verdicts import aggregates, optimism
 from par.report.notes import configuration_note, seed_note, sweep_note
 from par.space.space import Space
@@ -166,6 +166,11 @@ class Projection:
         """Whether MLflow has a run of the seed that is RUNNING."""
         run = self.runs.known.get(f"{self.ledger.name}/{config.id}/seed-{seed}")
         return run is not None and run.status == "RUNNING"
+
+
+def sweep_status(state: SweepState, space: Space, *, driven: bool = False) -> str:
+    """What MLflow calls where the sweep stands; ``driven`` says whether a driver is alive."""
+    return "RUNNING" if driven else "FINISHED" if is_complete(state, space) else "KILLED"
 
 
 def config_name(record: ConfigRecord) -> str:

@@ -38,10 +38,6 @@ def _label(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | tuple) else value
 
 
-def _labels(suggested: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _label(value) for key, value in suggested.items()}
-
-
 def _value(domain: Domain, label: Any) -> Any:
     """The domain's own value behind a label."""
     if isinstance(domain, Choice):
@@ -62,7 +58,7 @@ def replayed(
     **more: Any,
 ) -> FrozenTrial:
     """The trial of a known configuration: complete with its score, or else ``unscored``; ``more`` is as in Optuna."""
-    labels = _labels(suggested)
+    labels = {key: _label(value) for key, value in suggested.items()}
     return optuna.trial.create_trial(
         state=unscored if score is None else TrialState.COMPLETE,
         params=labels,

@@ -12,9 +12,9 @@ from par.ledger.records import ConfigRecord
 from par.ledger.state import ConfigState
 from par.race.verdicts import as_judged
 from par.report.table import counted
-from par.space.domains import Choice, Domain, FloatRange, IntRange, same
+from par.space.domains import Choice, Domain, FloatRange, same
 from par.space.space import Space
-from ray_jobs.console import out
+from ray_jobs.console import say
 
 PREFIX = "sweep:"
 RECORDED = "warm_start"
@@ -66,10 +66,10 @@ def fitting(given: str, space: Space, storage: str) -> tuple[Point, ...]:
         elif config.verdict:
             found.append(Point(config.record.backbone, config.record.suggested, config.verdict.score))
     for alike in dropped.values():
-        _say(f"{counted(len(alike), 'point')} of {ledger.name}: {alike[0]}")
+        say(f"{counted(len(alike), 'point')} of {ledger.name}: {alike[0]}")
     if not found:
         raise ConfigError(f"--warm-start {given}: it has no point that fits this space: drop the option")
-    _say(f"The search begins with {counted(len(found), 'point')} of {ledger.name}")
+    say(f"The search begins with {counted(len(found), 'point')} of {ledger.name}")
     return tuple(found)
 
 
@@ -85,10 +85,6 @@ def _named(given: str, space: Space, storage: str) -> Ledger:
         return Ledger.open(storage, name)
     except LedgerError as fault:
         raise ConfigError(f"--warm-start {given}: {fault}; name one of them, or drop the option") from None
-
-
-def _say(line: str) -> None:
-    out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def recorded_points(ledger: Ledger, backbone: str) -> list[Point]:
@@ -125,15 +121,9 @@ def _unsearched(suggested: Mapping[str, Any], space: Space) -> Iterator[Misfit]:
 
 def _limit(domain: Domain, value: Any) -> str | None:
     """What the value violates; None for a value of the domain."""
-    match domain:
-        case Choice():
-            there = any(same(value, list(each) if isinstance(each, tuple) else each) for each in domain.values)
-            return None if there else f"is not in {domain}"
-        case FloatRange() | IntRange():
-            return _beyond(domain, value)
-
-
-def _beyond(domain: FloatRange | IntRange, value: Any) -> str | None:
+    if isinstance(domain, Choice):
+        there = any(same(value, list(each) if isinstance(each, tuple) else each) for each in domain.values)
+        return None if there else f"is not in {domain}"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "is no number"
     if value < domain.low:

@@ -71,15 +71,8 @@ def _kind(fault: BaseException) -> FailureKind | None:
         return FailureKind.PREEMPTED
     if isinstance(fault, OSError) and fault.errno in DISK_FULL:
         return FailureKind.DISK
-    return _kind_by_type(fault) or _kind_by_words(fault)
-
-
-def _kind_by_type(fault: BaseException) -> FailureKind | None:
-    return next((kind for known, kind in _TYPES if isinstance(fault, known)), None)
-
-
-def _kind_by_words(fault: BaseException) -> FailureKind | None:
-    if isinstance(fault, WorkerGroupError):  # its text is that of its workers, each of which is asked
-        return None
+    by_type = next((kind for known, kind in _TYPES if isinstance(fault, known)), None)
+    if by_type or isinstance(fault, WorkerGroupError):  # the text of this one is its workers', each of which is asked
+        return by_type
     text = str(fault)
     return next((kind for words, kind in _WORDS if re.search(words, text)), None)

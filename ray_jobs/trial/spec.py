@@ -2,13 +2,12 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from par.config.run import RunConfig
-from par.ledger.ledger import Ledger
+from par.ledger.ledger import Ledger, SeedFolder
 from par.ledger.records import ConfigRecord
-from par.objects import Objects
 
 HANG_AFTER_S = 1800.0
 """Without any progress for as long, a worker counts as hanging."""
@@ -36,15 +35,11 @@ class TrialSpec:
     """Number of the attempt; 0 before it has begun."""
 
     @classmethod
-    def of(
-        cls, ledger: Ledger, record: ConfigRecord, seed: int, *, gpus: float, cpus: float, driver: str | None = None,
-        asked_for: bool = False, hang_after_s: float = HANG_AFTER_S,
-    ) -> Self:  # fmt: skip
-        """Write the spec of one seed."""
+    def of(cls, ledger: Ledger, record: ConfigRecord, seed: int, *, gpus: float, cpus: float, **more: Any) -> Self:
+        """Write the spec of one seed; ``more`` are further fields."""
         return cls(
             storage=ledger.storage, sweep=ledger.name, config=record.id, seed=seed,
-            settings={**record.run, "seed": seed}, gpus_per_worker=gpus, cpus_per_worker=cpus, driver=driver,
-            asked_for=asked_for, hang_after_s=hang_after_s,
+            settings={**record.run, "seed": seed}, gpus_per_worker=gpus, cpus_per_worker=cpus, **more,
         )  # fmt: skip
 
     @classmethod
@@ -56,11 +51,6 @@ class TrialSpec:
     def run(self) -> RunConfig:
         """The settings, checked again."""
         return RunConfig.model_validate(dict(self.settings))
-
-    def with_micro_batch(self, prompts: int) -> "TrialSpec":
-        """The same seed with this many prompts per pass: nothing that comes out depends on it."""
-        compute = {**self.settings["compute"], "micro_batch": prompts}
-        return replace(self, settings={**self.settings, "compute": compute})
 
     @property
     def devices(self) -> float:
@@ -78,9 +68,9 @@ class TrialSpec:
         return hashlib.sha256(f"{self.storage}/{self.sweep}/{self.config}/{self.seed}".encode()).hexdigest()[:16]
 
     @property
-    def checkpoints(self) -> Objects:
-        """Where the seed's checkpoints lie; every worker of it sees the folder."""
-        return self.ledger().checkpoints(self.config, self.seed)
+    def folder(self) -> SeedFolder:
+        """Where the seed lies; every worker of it sees the folder."""
+        return SeedFolder(self.ledger(), self.config, self.seed)
 
     def ledger(self) -> Ledger:
         """Open the ledger that this seed belongs to."""

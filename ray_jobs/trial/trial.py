@@ -1,8 +1,5 @@
 """One Tune trial = one attempt at one (configuration, seed)."""
 
-import os
-import socket
-import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,18 +9,16 @@ from ray import train, tune
 from ray._private.worker import global_worker
 
 from par.errors import FailureKind
-from par.ledger.ledger import SeedFolder
-from par.ledger.records import Attempt, SeedResult, now
-from par.race.retry import learnt_pass, smaller_pass
+from par.ledger.records import Attempt, SeedResult
+from par.race.retry import learnt_pass
 from par.seed.evaluate import Report
 from par.seed.train import run_seed
-from par.training.checkpoint import committed_step
 from par.training.parallel import BACKENDS
 from ray_jobs.provenance import source_hash
-from ray_jobs.trial.failure_kind import kind_of, pass_too_large
+from ray_jobs.trial.attempt import attempted
 from ray_jobs.trial.spec import TrialSpec
 from ray_jobs.trial.stop_signal import StopSignal
-from ray_jobs.trial.watchdog import Watchdog, hung
+from ray_jobs.trial.watchdog import watched
 
 LEFT_IN_ORDER = (FailureKind.STOPPED, FailureKind.PREEMPTED)
 """The process is sound and may go on with another seed."""
@@ -37,46 +32,38 @@ def run_trial(config: Mapping[str, Any]) -> None:
     pass, on all workers alike. Any other error leaves the seed without a result; what follows is the driver's decision.
     """
     spec = _as_learnt(TrialSpec.of_trial(config))
-    while (smaller := _attempt(spec)) is not None:
-        spec = spec.with_micro_batch(smaller)
+    while _wants_another(spec):
+        spec = _as_learnt(spec)
 
 
 def _as_learnt(spec: TrialSpec) -> TrialSpec:
-    """The spec with the prompts per pass that earlier attempts came down to."""
+    """The spec with the prompts per pass that earlier attempts came down to: nothing that comes out depends on it."""
     prompts = learnt_pass(spec.ledger().read_config(spec.config).attempts(spec.seed))
-    return spec.with_micro_batch(prompts) if prompts else spec
+    compute = {**spec.settings["compute"], "micro_batch": prompts}
+    return replace(spec, settings={**spec.settings, "compute": compute}) if prompts else spec
 
 
-def _attempt(spec: TrialSpec) -> int | None:
-    """Live once. Returns the prompts per pass to try next if memory ran out, None if the seed has its result.
+def _wants_another(spec: TrialSpec) -> bool:
+    """Live once; whether the next attempt is to try with fewer prompts per pass, as memory ran out.
 
     An attempt that was asked to stop returns like one that is done.
     """
-    ledger = spec.ledger()
-    began = Attempt(
-        node=socket.gethostname(), pid=os.getpid(), log=global_worker.get_err_file_path(), driver=spec.driver,
-        source=source_hash(), start=now(), devices=spec.devices, resumed_at=committed_step(spec.checkpoints),
-        micro_batch=spec.run.prompts_per_pass, asked_for=spec.asked_for,
-    )  # fmt: skip
-    attempt = ledger.begin_attempt(spec.config, spec.seed, began)
-    spec = replace(spec, attempt=attempt.number)
-    tune.report({"phase": "start", "step": 0, "attempt": attempt.number, "micro_batch": attempt.micro_batch})
+    folder, number = spec.folder, 0
     try:
-        _run(spec)
-    except Exception as fault:
-        kind = FailureKind.HANG if hung(ledger, spec.config, spec.seed, attempt.number) else kind_of(fault)
-        smaller = smaller_pass(spec.run) if pass_too_large(fault) else None
-        attempt = replace(
-            attempt, failure=kind, message=str(fault), traceback=traceback.format_exc(), next_micro_batch=smaller
-        )
-        if smaller is not None:
-            return smaller
-        if kind not in LEFT_IN_ORDER:
+        with attempted(
+            folder, spec.run, adapts=True, log=global_worker.get_err_file_path(), driver=spec.driver,
+            devices=spec.devices, asked_for=spec.asked_for,
+        ) as attempt:  # fmt: skip
+            number = attempt.number
+            tune.report({"phase": "start", "step": 0, "attempt": attempt.number, "micro_batch": attempt.micro_batch})
+            _run(replace(spec, attempt=attempt.number))
+    except Exception:
+        attempts = folder.ledger.read_config(spec.config).attempts(spec.seed)
+        ended = next((one for one in attempts if one.number == number), Attempt())
+        if ended.next_micro_batch is None and ended.failure not in LEFT_IN_ORDER:
             raise
-    finally:
-        ended = attempt.ended_at(now(), saved_step=committed_step(spec.checkpoints))
-        ledger.end_attempt(spec.config, spec.seed, ended)
-    return None
+        return ended.next_micro_batch is not None
+    return False
 
 
 def _run(spec: TrialSpec) -> None:
@@ -128,8 +115,8 @@ def _worker(config: Mapping[str, Any]) -> None:
 def supervised(spec: TrialSpec, report: Report, stop_signal: StopSignal | None = None) -> SeedResult:
     """Run the seed under its driver: it stops when told to, writes only what is still its own, and must not hang."""
     signal = stop_signal or StopSignal(spec)
-    with Watchdog(spec, torch.distributed.get_rank() if torch.distributed.is_initialized() else 0) as watchdog:
+    with watched(spec, torch.distributed.get_rank() if torch.distributed.is_initialized() else 0) as heartbeat:
         return run_seed(
-            spec.run, SeedFolder(spec.ledger(), spec.config, spec.seed), report=report, should_stop=signal.should_stop,
-            check_owner=signal.check_ownership, heartbeat=watchdog.beat, source=source_hash(),
+            spec.run, spec.folder, report=report, should_stop=signal.should_stop,
+            check_owner=signal.check_ownership, heartbeat=heartbeat, source=source_hash(),
         )  # fmt: skip

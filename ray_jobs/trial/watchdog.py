@@ -4,8 +4,8 @@ import os
 import sys
 import threading
 import traceback
-from types import TracebackType
-from typing import Self
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from par.ledger.ledger import Ledger
 from ray_jobs.trial.spec import TrialSpec
@@ -13,43 +13,31 @@ from ray_jobs.trial.spec import TrialSpec
 EXIT_CODE = 75
 
 
-class Watchdog:
-    """Ends the process when nothing has come further for ``spec.hang_after_s`` seconds.
+@contextmanager
+def watched(spec: TrialSpec, rank: int) -> Iterator[Callable[[], None]]:
+    """End the process when nothing comes further for ``spec.hang_after_s`` seconds; yields what is called at progress.
 
     A process that hangs in a collective cannot be interrupted, only ended; the stacks then say where it was. In a hang
     of one worker its peers wait for it, so that each of them ends and leaves its stacks, too.
     """
+    beat, over = threading.Event(), threading.Event()
 
-    def __init__(self, spec: TrialSpec, rank: int) -> None:
-        self.spec, self.rank = spec, rank
-        self._beat = threading.Event()
-        self._over = False
-        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
-
-    def beat(self) -> None:
-        """Progress has been made."""
-        self._beat.set()
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over = True
-        self._beat.set()
-
-    def _watch(self) -> None:
-        while self._beat.wait(self.spec.hang_after_s):
-            if self._over:
+    def watch() -> None:
+        while beat.wait(spec.hang_after_s):
+            if over.is_set():
                 return
-            self._beat.clear()
+            beat.clear()
         try:
-            name = f"{_stacks(self.spec.attempt, self.rank)}.txt"
-            self.spec.ledger().write_bytes(self.spec.config, self.spec.seed, name, _all_stacks().encode())
+            spec.folder.write(f"{_stacks(spec.attempt, rank)}.txt", _all_stacks().encode())
         finally:
             os._exit(EXIT_CODE)
+
+    threading.Thread(target=watch, name="watchdog", daemon=True).start()
+    try:
+        yield beat.set
+    finally:
+        over.set()
+        beat.set()
 
 
 def hung(ledger: Ledger, config: str, seed: int, attempt: int) -> bool:

@@ -7,8 +7,7 @@ from typer.testing import CliRunner
 
 from par.evaluation.thresholds import Grid, ranking
 from ray_jobs.cli import app
-from ray_jobs.commands.resume import resume
-from ray_jobs.commands.sweep import sweep
+from ray_jobs.commands.sweep import resume, sweep
 from ray_jobs.console import BAD_INPUT
 from tests.evaluation.recorded import recorded
 

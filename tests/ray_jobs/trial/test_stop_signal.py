@@ -57,7 +57,7 @@ def test_a_seed_that_was_stopped_equals_one_that_was_not(tmp_path, step):
     with pytest.raises(StoppedError, match="SIGTERM") as caught:
         supervised(seed, lambda record: None, Hurried(seed).at(step, lease))
     assert caught.value.kind is FailureKind.STOPPED
-    assert committed_step(seed.checkpoints) == step
+    assert committed_step(seed.folder.checkpoints) == step
     lease.release()
     again = take(seed.ledger())
     result = supervised(replace(seed, driver=again.record.owner), lambda record: None)
@@ -76,7 +76,7 @@ def test_a_seed_that_is_another_drivers_writes_nothing(tmp_path, by_force):
         take(seed.ledger())
     with pytest.raises(SupersededError, match="has lost sweep"):
         supervised(seed, lambda record: None)
-    assert committed_step(seed.checkpoints) == 0
+    assert committed_step(seed.folder.checkpoints) == 0
     assert seed.ledger().read_config(seed.config).results == {}
 
 
@@ -88,7 +88,7 @@ def test_an_attempt_that_has_a_successor_writes_nothing(tmp_path):
     assert numbers == [1, 2]
     with pytest.raises(SupersededError, match="attempt 2 has followed attempt 1"):
         supervised(replace(seed, attempt=1), lambda record: None)
-    assert committed_step(seed.checkpoints) == 0
+    assert committed_step(seed.folder.checkpoints) == 0
     assert supervised(replace(seed, attempt=2), lambda record: None).step == 20
 
 
@@ -126,4 +126,4 @@ def test_workers_leave_together(tmp_path):
     """A notice that one worker alone has heard makes both leave after the same step, with a checkpoint of it (T8)."""
     seed, _ = sweep(tmp_path, compute__workers=2)
     run_processes(2, leave_together, seed)
-    assert committed_step(seed.checkpoints) == 1
+    assert committed_step(seed.folder.checkpoints) == 1

@@ -10,7 +10,7 @@ from par.ledger.ledger import Ledger
 from par.ledger.records import ConfigRecord, SweepRecord
 from par.testing import tiny_run
 from ray_jobs.trial.spec import TrialSpec
-from ray_jobs.trial.watchdog import EXIT_CODE, Watchdog, hung
+from ray_jobs.trial.watchdog import EXIT_CODE, hung, watched
 
 
 @pytest.fixture
@@ -22,10 +22,10 @@ def spec(tmp_path):
 
 
 def hang_in_here(spec: TrialSpec, beats: int) -> None:
-    with Watchdog(spec, 1) as watchdog:
+    with watched(spec, 1) as beat:
         for _ in range(beats):
             time.sleep(0.2)
-            watchdog.beat()
+            beat()
         time.sleep(60)
 
 
@@ -57,7 +57,7 @@ def test_progress_keeps_a_process_alive(spec):
 
 def test_a_process_that_is_done_is_left_alone(spec):
     """After the end of the work no watchdog barks."""
-    with Watchdog(spec, 0) as watchdog:
-        watchdog.beat()
+    with watched(spec, 0) as beat:
+        beat()
     time.sleep(1)
     assert not hung(spec.ledger(), spec.config, spec.seed, 3)
