@@ -11,6 +11,7 @@ from par.ledger.ledger import ACCURACY, Ledger, SeedFolder
 from par.ledger.records import ConfigRecord, SweepRecord
 from par.report.plots import save_png
 from par.seed import run_seed
+from par.space.space import ALONE, space_of_run
 
 run = RunConfig.from_dotted(
     {
@@ -22,9 +23,10 @@ run = RunConfig.from_dotted(
 
 # %% Where it lies: a ledger of one configuration; a second call goes on where the first one stopped
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else "results/example")
-record = ConfigRecord.of(run, number=0, suggested={})
+record = ConfigRecord.of(run, number=0, suggested={"variant": ALONE})
 there = (folder / "one-seed" / "sweep.json").exists()
-ledger = Ledger.open(folder, "one-seed") if there else Ledger.create(folder, "one-seed", SweepRecord(space=""))
+begun = SweepRecord(space=space_of_run(run, "one-seed").text)
+ledger = Ledger.open(folder, "one-seed") if there else Ledger.create(folder, "one-seed", begun)
 ledger.add_config(record)
 seed = SeedFolder(ledger, record.id, run.seed)
 

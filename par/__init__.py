@@ -49,4 +49,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *(name for names in _MODULES.values() for name in names)])
+    return sorted(["__version__", *(name for names in _MODULES.values() for name in names)])

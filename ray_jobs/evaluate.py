@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +27,7 @@ from par.objects import Objects, public
 from par.tasks.groups import chance
 from par.tasks.streams import Split
 from ray_jobs import options as o
-from ray_jobs.console import out, refusing
+from ray_jobs.console import out, refusing, warn
 from ray_jobs.driver.progress import shown
 from ray_jobs.driver.resolve import default_storage, writable
 
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from par.seed.kept import KeptModel
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
-DEEPEST = 2**16
-"""A prompt of so many operations is as long as a pass is worth trying."""
 SPLITS = (Split.TEST, Split.CALIBRATION, Split.VALIDATION)
 
 
@@ -84,8 +83,12 @@ def evaluate(
         asked = None if depths is None else depths_of(depths)
         if split not in SPLITS:
             raise ConfigError(f"--split {split}: choose one of {', '.join(SPLITS)}")
-        if not 0 < stretch < float("inf"):
-            raise ConfigError(f"--stretch {stretch:g}: positions need a factor above 0, e.g. 1")
+        from par.evaluation.exam import FARTHEST
+
+        if not 0 < stretch <= FARTHEST:
+            raise ConfigError(
+                f"--stretch {stretch:g}: give a factor above 0 and at most {FARTHEST:g}, 1 leaves positions"
+            )
         place = folder.objects if to is None else Objects.at(to if "://" in to else writable(to, "--out"))
         if to is None and place.is_local:
             writable(place.root, "give --out FOLDER:")
@@ -95,21 +98,23 @@ def evaluate(
 
         from par.evaluation.accuracy import depth_curve
         from par.evaluation.halting import halting_curve
-        from par.evaluation.tally import Tally
         from par.seed.kept import KeptModel
 
         torch.set_num_threads(max(1, int(cpus_per_worker or 1)))
         kept = KeptModel.open(folder)
         exam = kept.exam(asked, step_size=step_size, sequences=sequences, split=Split(split), stretch=stretch)
+        if kept.step < kept.run.train.steps:
+            warn(f"The seed is not done: its model stands at step {kept.step} of {kept.run.train.steps}")
         with shown() as show:
 
-            def keep(tally: Tally) -> None:
-                show({"phase": "evaluate", "prompts": tally.prompts, "sequences": exam.sequences})
+            def heard(prompts: int, phase: str = "evaluate") -> None:
+                show({"phase": phase, "prompts": prompts, "sequences": exam.sequences})
 
-            curve = depth_curve(exam, keep=keep)
-        halted = halting_curve(exam, rule) if halting else None
+            heard(0)
+            curve = depth_curve(exam, keep=lambda tally: heard(tally.prompts))
+            halted = halting_curve(exam, rule, partial(heard, phase="halting")) if halting else None
         out.print(table_of(kept.run, exam, curve, halted))
-        how = described(folder, kept, exam, rule if halting else None)
+        how = how_read(folder, kept, exam, rule if halting else None)
         for name in write_new(place, files_of(how, kept.run, exam, curve, halted)):
             out.print(public(f"{place.root}/{name}"), soft_wrap=True, highlight=False)
 
@@ -120,14 +125,14 @@ def seed_folder(text: str, storage: str | None) -> SeedFolder:
     Raises ConfigError that lists what there is to choose from.
     """
     path = Path(text).expanduser().resolve()
-    if path.is_dir() and path.parent.parent.name == "configs":
-        *_, sweep, _, config, name = path.parts
-        ledger = Ledger.open(path.parents[3], sweep)
+    if folder := next((one for one in (path, *path.parents) if (one / "sweep.json").is_file()), None):
+        storage, names = str(folder.parent), [folder.name, *path.relative_to(folder).parts[1:]]
     else:
-        sweep, config, name, *more = [*text.strip("/").split("/"), "", ""]
-        if any(more):
-            raise ConfigError(f"{text} is no seed: give SWEEP/CONFIG/seed-N, or a folder that exists")
-        ledger = Ledger.open(storage or default_storage(), sweep)
+        names = text.strip("/").split("/")
+    sweep, config, name, *more = [*names, "", ""]
+    if any(more) or not sweep:
+        raise ConfigError(f"{text or 'SEED'} is no seed: give SWEEP/CONFIG/seed-N, or a folder that exists")
+    ledger = Ledger.open(storage or default_storage(), sweep)
     configs = {one.id: one for one in ledger.read().configs}
     found = configs[_chosen(text, "configuration", config, configs)]
     number = _chosen(text, "seed", name, [f"seed-{number}" for number in found.seeds])
@@ -140,12 +145,15 @@ def _chosen(text: str, what: str, name: str, there: Iterable[str]) -> str:
         return name
     if not name and len(names) == 1:
         return names[0]
-    fault = f"there is no {what} {name}" if name else f"which {what}?"
-    raise ConfigError(f"{text}: {fault}: choose one of {', '.join(names) or 'none, as nothing has begun'}")
+    fault = f"there is no {what} {name}" if name else f"the {what} is missing"
+    remedy = f"choose one of {', '.join(names)}" if names else "none has begun yet"
+    raise ConfigError(f"{text}: {fault}: {remedy}")
 
 
 def depths_of(text: str) -> tuple[int, ...]:
     """The depths, ascending. Raises ConfigError for what is no whole number, or out of range."""
+    from par.evaluation.exam import DEEPEST
+
     words = [word.strip() for word in text.split(",") if word.strip()]
     faulty = [word for word in words if not re.fullmatch(r"\d{1,9}", word) or not 1 <= int(word) <= DEEPEST]
     if faulty or not words:
@@ -182,7 +190,7 @@ def table_of(run: RunConfig, exam: "Exam", curve: "DepthCurve", halted: "Halting
     return table
 
 
-def described(folder: SeedFolder, kept: "KeptModel", exam: "Exam", rule: HaltingConfig | None) -> dict[str, Any]:
+def how_read(folder: SeedFolder, kept: "KeptModel", exam: "Exam", rule: HaltingConfig | None) -> dict[str, Any]:
     """Which model was read, and how."""
     return {
         "sweep": folder.ledger.name, "config": folder.config, "seed": folder.seed, "step": kept.step,
@@ -205,10 +213,13 @@ def files_of(
         more = ({f"halting_{name}": value for name, value in row.items()} for row in curve_rows(halted))
         rows = [row | other for row, other in zip(rows, more, strict=True)]
         curves["its halting"] = Curve(halted.depths, halted.single_query, halted.full_state)
-    name = f"{how['sweep']}/{how['config']}/seed-{how['seed']}  {exam.split} prompts, c = {exam.step_size}"
+    rule = how["rule"] and ", ".join(f"{name} = {value:g}" for name, value in how["rule"].items())
+    said = f"{exam.split} prompts, {exam.sequences} per depth; step {how['step']}; c = {exam.step_size}"
+    said += f"; stretch {exam.stretch:g}" + (f"; halting by {rule}" if rule else "")
+    title = [f"{how['sweep']}/{how['config']}/seed-{how['seed']}", said]
     return {
         "parquet": to_parquet(rows, {"par.evaluation": json.dumps(how)}),
-        "png": as_png(one_model(name, run, curves)),
+        "png": as_png(one_model(title, run, curves)),
     }
 
 

@@ -4,7 +4,7 @@ python ray_jobs/train.py --space search_spaces/ablation.yaml --variant "no ancho
 ray job submit -- python ray_jobs/train.py --set backbone=tiny-qwen2 --set train.steps=200
 """
 
-import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,19 +20,18 @@ from ruamel.yaml.error import YAMLError
 from par.config.keys import known_keys, new_name
 from par.config.run import RunConfig
 from par.errors import ConfigError, StoppedError
+from par.ledger.current_space import current_space
 from par.ledger.ledger import Ledger, sweeps
 from par.ledger.records import ConfigRecord
 from par.objects import public
-from par.space.parse import VARIANT
-from par.space.space import Space, load_space, parse_space
+from par.space.parse import LAST_FIRST_SEED, VARIANT
+from par.space.space import ALONE, Space, load_space, space_of_run
 from par.space.yaml_lines import did_you_mean
 from ray_jobs import options as o
 from ray_jobs.console import refusing, say, warn
 from ray_jobs.driver.resolve import RESERVED, begin, storage_of
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
-ALONE = "run"
-"""Name of the only variant of a ledger that one seed was trained in."""
 
 
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -43,7 +42,7 @@ def train(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A setting, over the space's; repeats."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The seed.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LAST_FIRST_SEED, help="The seed.")] = 0,
     name: Annotated[
         str | None, typer.Option(help="Folder of the result in STORAGE.", show_default="from space, settings and seed")
     ] = None,
@@ -63,8 +62,12 @@ def train(
     Exit code: 0 when the seed has a result, 1 when a disk is full, 2 for bad input, 143 or 130 after a signal.
     """
     with refusing():
+        from ray_jobs.mlflow_runs.store import default_uri, open_store
+
         home = storage_of(storage, tracking_uri if mlflow else "none")
         run = run_of(None if space is None else load_space(space), variant, settings or [], seed)
+        uri = (tracking_uri or default_uri(home)) if mlflow else None
+        store = None if uri is None else open_store(uri)
         ledger, record = _ledger_of(run, name or _name_of(space, run), home)
         if done := ledger.read_config(record.id).results.get(seed):
             say(f"{ledger.name}: seed {seed} is done, nothing is repeated: {done.outcome()}")
@@ -73,13 +76,12 @@ def train(
 
         from ray_jobs.driver.one_seed import train_seed
         from ray_jobs.driver.stopping import Stopping
-        from ray_jobs.mlflow_runs.store import default_uri
 
-        stopping, uri = Stopping(), (tracking_uri or default_uri(home)) if mlflow else None
+        stopping = Stopping()
         torch.set_num_threads(max(1, int(cpus_per_worker or 1)))
         try:
             with stopping.on_signals():
-                result = train_seed(ledger, record, run, stopping, uri)
+                result = train_seed(ledger, record, run, stopping, store)
         except StoppedError as fault:
             warn(f"{fault}: saved; the same command goes on from there")
             raise typer.Exit(stopping.exit_code) from None
@@ -115,7 +117,7 @@ def _setting(text: str) -> tuple[str, Any]:
         raise ConfigError(f"--set {text}: {message}")
     try:
         return key, YAML(typ="safe").load(value)
-    except YAMLError:
+    except (YAMLError, ValueError, LookupError, RecursionError):
         raise ConfigError(f"--set {text}: {value} cannot be read as a value") from None
 
 
@@ -135,7 +137,8 @@ def _of_space(space: Space, variant: str | None, given: Mapping[str, Any]) -> di
 
 
 def _name_of(space: Path | None, run: RunConfig) -> str:
-    return f"{'train' if space is None else space.stem}-{run.fingerprint()[:8]}-seed-{run.seed}"
+    of = "train" if space is None else re.sub(r"[^A-Za-z0-9]+", "-", space.stem).strip("-")
+    return f"{of[:60]}-{run.fingerprint()[:8]}-seed-{run.seed}"
 
 
 def _ledger_of(run: RunConfig, name: str, storage: str) -> tuple[Ledger, ConfigRecord]:
@@ -144,27 +147,14 @@ def _ledger_of(run: RunConfig, name: str, storage: str) -> tuple[Ledger, ConfigR
     if name not in sweeps(storage):
         if name in RESERVED:
             raise ConfigError(f"--name {name}: MLflow's files have that name, give another")
-        begin(_space_of(run, name), name, storage).add_config(record)
+        begin(space_of_run(run, name), name, storage).add_config(record)
     ledger = Ledger.open(storage, name)
-    configs = {config.id: config for config in ledger.read().configs}
-    if not configs:  # begun by a process that died at once
+    if current_space(ledger).meaning() != space_of_run(run, name).meaning():
+        place = public(storage)
+        raise ConfigError(f"--name {name} is taken by other settings or another seed in {place}: give another name")
+    if not ledger.read().configs:  # begun by a process that died at once
         ledger.add_config(record)
-    elif record.id not in configs:
-        raise ConfigError(f"--name {name} is taken by other settings in {public(storage)}: give another name")
     return ledger, record
-
-
-def _space_of(run: RunConfig, name: str) -> Space:
-    """A space that has this run alone, so that whatever reads sweeps reads it, too."""
-    default = RunConfig().dotted()
-    fixed = {key: value for key, value in run.dotted().items() if value != default[key]}
-    for key in ("backbone", "seed"):
-        fixed.pop(key, None)
-    space = {
-        "question": f"What does seed {run.seed} of one run achieve?", "backbones": [run.backbone], "fixed": fixed,
-        "variants": {ALONE: {}}, "seeds": 1, "first_seed": run.seed,
-    }  # fmt: skip
-    return parse_space(json.dumps(space, indent=1), Path(f"{name}.yaml"))
 
 
 if __name__ == "__main__":

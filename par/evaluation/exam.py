@@ -3,7 +3,7 @@
 Dimension letters: B prompts, N = D · X branches, D depths, X boxes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
 from typing import Self
@@ -15,6 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from par.config.run import RunConfig
 from par.cost.memory import evaluation_prompts
+from par.errors import ConfigError
 from par.model.looped import LoopedModel
 from par.model.packing import Branches, pack
 from par.model.reading import OwnIteration, Reading
@@ -23,10 +24,17 @@ from par.tasks.prompts import Rendering
 from par.tasks.streams import EVALUATION_SEED, Split, examples
 from par.training.parallel import workers
 
+DEEPEST = 2**16
+"""A prompt of so many operations is as long as a pass is worth trying."""
+FARTHEST = 1000.0
+"""Largest stretch at which it makes sense to read."""
+Heard = Callable[[int], object]
+"""Is told after every turn how many prompts have been read."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Exam:
-    """What is asked of which model, and how wide the passes are."""
+    """What is asked of which model, and how wide the passes are. Raises ConfigError for what cannot be asked."""
 
     model: LoopedModel
     task: GroupTask
@@ -44,6 +52,16 @@ class Exam:
     """s: positions are multiplied by it."""
     mesh: DeviceMesh | None = None
     """The workers that share the prompts; None for one alone."""
+
+    def __post_init__(self) -> None:
+        depths = self.depths
+        if not depths or list(depths) != sorted(set(depths)) or depths[0] < 1 or depths[-1] > DEEPEST:
+            raise ConfigError(f"depths={list(depths)} must ascend within 1 to {DEEPEST}")
+        for name in ("step_size", "sequences", "batch_size"):
+            if (value := getattr(self, name)) < 1:
+                raise ConfigError(f"{name}={value} is below 1: an exam reads at least one")
+        if not 0 < self.stretch <= FARTHEST:
+            raise ConfigError(f"stretch={self.stretch:g} is not above 0 and at most {FARTHEST:g}: 1 leaves positions")
 
     @classmethod
     def of(cls, run: RunConfig, model: LoopedModel, rendering: Rendering, mesh: DeviceMesh | None = None) -> Self:

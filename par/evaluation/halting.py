@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from par.config.groups import HaltingConfig
-from par.evaluation.exam import Exam
+from par.evaluation.exam import Exam, Heard
 from par.evaluation.lazily import LazyReading
 from par.training.parallel import gathered, summed
 
@@ -36,7 +36,7 @@ class HaltingCurve:
 
 
 @torch.no_grad()
-def halting_curve(exam: Exam, rule: HaltingConfig) -> HaltingCurve:
+def halting_curve(exam: Exam, rule: HaltingConfig, heard: Heard = lambda _: None) -> HaltingCurve:
     """Let every question halt by the rule within K_max iterations, those that complete the deepest and m more.
 
     States are read out as the rule needs them, and questions leave when they are settled.
@@ -45,7 +45,7 @@ def halting_curve(exam: Exam, rule: HaltingConfig) -> HaltingCurve:
     counts_6D = torch.zeros(6, len(exam.depths), device=exam.device, dtype=torch.long)
     calls_2 = torch.zeros(2, device=exam.device, dtype=torch.long)
     with gathered(exam.model.coda):
-        for _, indices in exam.batches():
+        for prompts, indices in exam.batches():
             reading = LazyReading(rule, last=last, prompts=len(indices), branches=exam.branches)
             (halted_BN, answers_BN), targets_BN = exam.read(indices, reading, with_halting=True)
             wanted_B = torch.from_numpy(indices < exam.sequences)
@@ -61,6 +61,7 @@ def halting_curve(exam: Exam, rule: HaltingConfig) -> HaltingCurve:
                 right_BDX.sum((0, 2)), right_BDX.all(-1).sum(0), (halted_BDX == 0).sum((0, 2)), halted_BDX.sum((0, 2)),
                 reads_BDX.sum((0, 2)), computed_BDX.sum((0, 2)),
             ]).to(exam.device)  # fmt: skip
+            heard(prompts)
     right_D, full_D, not_halted_D, iterations_D, reads_D, computed_D = summed(counts_6D, exam.mesh).tolist()
     calls, batches = summed(calls_2, exam.mesh).tolist()
     questions = exam.questions

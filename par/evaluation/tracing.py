@@ -11,7 +11,7 @@ import torch
 from torch import distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from par.evaluation.exam import Exam
+from par.evaluation.exam import Exam, Heard
 from par.evaluation.traces import SPLITS, Traces
 from par.model.reading import AtIterations
 from par.model.readout import answers_and_p_yes
@@ -21,12 +21,14 @@ Columns = list[np.ndarray]
 
 
 @torch.no_grad()
-def record_traces(exam: Exam, last: int) -> Traces:
+def record_traces(exam: Exam, last: int, heard: Heard = lambda _: None) -> Traces:
     """Read iterations 1 … ``last`` of the frozen prompts of both splits, whatever the exam's; each worker gets all."""
     pieces: list[Columns] = []
     for split in SPLITS:
         asked = replace(exam, split=split)
-        pieces += [_questions(asked, indices, last) for _, indices in asked.batches()]
+        for prompts, indices in asked.batches():
+            pieces.append(_questions(asked, indices, last))
+            heard(prompts)
     return Traces(*(np.concatenate(column) for column in zip(*_of_all_workers(pieces, exam.mesh), strict=True)))
 
 

@@ -54,7 +54,7 @@ class SweepRecord(SparseRecord):
     """What a sweep began with."""
 
     space: str
-    """Text of its search space; empty for seeds that belong to none."""
+    """Text of its search space."""
     space_path: str = "space.yaml"
     """How messages name the space's file."""
     space_fingerprint: str | None = None

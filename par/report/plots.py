@@ -1,6 +1,6 @@
 """Accuracy by depth as a picture: a panel per configuration, a line per seed."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,11 @@ def _panel(config: ConfigState, curves: dict[int, Curve], depths: list[int], see
     return _accuracies(title, config.record.run["task"], curves, depths, colour)
 
 
-def one_model(name: str, run: RunConfig, curves: Mapping[str, Curve]) -> Drawn:
-    """One model read in one or several ways."""
+def one_model(lines: Sequence[str], run: RunConfig, curves: Mapping[str, Curve]) -> Drawn:
+    """One model read in one or several ways, under some lines that say which and how."""
     depths = sorted({depth for curve in curves.values() for depth in curve.depths})
-    title = alt.Title(name, subtitle="solid: single query, dashed: full state", anchor="start", fontSize=11)
+    subtitle = [*lines[1:], "solid: single query, dashed: full state"]
+    title = alt.Title(lines[0], subtitle=subtitle, anchor="start", fontSize=11)
     colour = alt.Color("seed:N", title="read at").scale(domain=list(curves), scheme="tableau10")
     return _accuracies(title, run.task.model_dump(), curves, depths, colour)
 
@@ -74,10 +75,11 @@ def _accuracies(
     group = parse_task(task["name"])
     guesses = [{"depth": depth, "accuracy": chance(group, depth).single_query} for depth in depths]
     guessing = _data(guesses).mark_line(color=GREY, strokeWidth=1).encode(**axes)
-    words = [{"depth": task["train_depth"], "accuracy": 1, "said": "d_train"}]
+    trained = [depth for depth in depths if depth == task["train_depth"]]
+    words = [{"depth": depth, "accuracy": 1, "said": "d_train"} for depth in trained]
     words += [row | {"said": "chance"} for row in guesses[:1]]
     said = _data(words).mark_text(color=GREY, align="left", dx=3, dy=-6).encode(**axes, text="said:N")
-    bounds = (line_at("x", task["train_depth"]), line_at("y", 0.5))
+    bounds = [*(line_at("x", depth) for depth in trained), line_at("y", 0.5)]
     return alt.layer(*bounds, guessing, lines, said).properties(title=title, **PANEL)
 
 

@@ -13,7 +13,7 @@ from par import metrics as m
 from par.config.run import RunConfig
 from par.cost.sizes import recorded_iterations
 from par.evaluation.accuracy import DepthCurve, batch_drift, depth_curve
-from par.evaluation.exam import Exam
+from par.evaluation.exam import Exam, Heard
 from par.evaluation.extrapolation import accuracy_at, extrapolation, extrapolation_auc
 from par.evaluation.halting import HaltingCurve, halting_curve
 from par.evaluation.signals import drift_profile
@@ -55,12 +55,22 @@ def outcome(trainer: Trainer, history: list[dict[str, Any]], kept: Objects, repo
     metrics |= signal_metrics(drift_profile(at_d_train), history)
     files = {ACCURACY: to_parquet(list(curve_rows(curve)))}
     if run.halting.mode == "learned":
-        halting = halting_curve(exam, run.halting)
+        traced = replace(exam, sequences=run.halting.trace_sequences)
+        halting = halting_curve(exam, run.halting, _told(report, trainer, "halting", exam))
         files[HALTING] = to_parquet(list(curve_rows(halting)))
-        traces = record_traces(replace(exam, sequences=run.halting.trace_sequences), recorded_iterations(run))
+        traces = record_traces(traced, recorded_iterations(run), _told(report, trainer, "trace", traced))
         files[TRACE] = traces.to_parquet()
         metrics |= halting_metrics(run, halting) | threshold_metrics(run, traces)
     return Outcome(metrics, files)
+
+
+def _told(report: Report, trainer: Trainer, phase: str, exam: Exam) -> Heard:
+    """Report how far a phase of the evaluation has come."""
+
+    def heard(prompts: int) -> None:
+        report({"phase": phase, "step": trainer.step, "prompts": prompts, "sequences": exam.sequences})
+
+    return heard
 
 
 def _depth_curve(trainer: Trainer, exam: Exam, kept: Objects, report: Report, source: str) -> DepthCurve:
@@ -68,10 +78,12 @@ def _depth_curve(trainer: Trainer, exam: Exam, kept: Objects, report: Report, so
     run = trainer.run
     owner = {"fingerprint": run.fingerprint(), "seed": run.seed, "step": trainer.step, "source": source}
 
+    heard = _told(report, trainer, "evaluate", exam)
+
     def keep(tally: Tally) -> None:
         if workers(trainer.mesh)[0] == 0:
             tally.save(kept, owner)
-        report({"phase": "evaluate", "step": trainer.step, "prompts": tally.prompts, "sequences": exam.sequences})
+        heard(tally.prompts)
 
     begun = agreed(Tally.load(kept, owner, len(exam.depths)), trainer.mesh)
     return depth_curve(exam, begun=begun, keep=keep)
@@ -79,9 +91,10 @@ def _depth_curve(trainer: Trainer, exam: Exam, kept: Objects, report: Report, so
 
 def accuracy_on_the_way(trainer: Trainer) -> dict[str, float]:
     """Single-query accuracy at d_train on one batch of validation prompts, for the training record."""
+    whole = Exam.of(trainer.run, trainer.model, trainer.rendering, trainer.mesh)
     exam = replace(
-        Exam.of(trainer.run, trainer.model, trainer.rendering, trainer.mesh), depths=(trainer.run.task.train_depth,),
-        sequences=ON_THE_WAY_PROMPTS, batch_size=ON_THE_WAY_PROMPTS, split=Split.VALIDATION,
+        whole, depths=(trainer.run.task.train_depth,), sequences=ON_THE_WAY_PROMPTS, split=Split.VALIDATION,
+        batch_size=min(ON_THE_WAY_PROMPTS, whole.batch_size),
     )  # fmt: skip
     return {m.ON_THE_WAY.name: depth_curve(exam).single_query[0]}
 

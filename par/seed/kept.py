@@ -8,6 +8,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from par.config.groups import ComputeConfig
 from par.config.run import RunConfig
+from par.cost.memory import evaluation_prompts
 from par.evaluation.exam import Exam
 from par.ledger.ledger import SeedFolder
 from par.model.build import build_model, build_rendering
@@ -52,15 +53,19 @@ class KeptModel:
         split: Split = Split.TEST,
         stretch: float = 1.0,
     ) -> Exam:
-        """What its run was evaluated on, or other depths, another c, other prompts; passes as wide as memory allows."""
-        chosen = self.run.tested_depths() if depths is None else tuple(sorted(set(depths)))
-        evaluation = {"depths": chosen} if sequences is None else {"depths": chosen, "sequences": sequences}
-        recurrence = {} if step_size is None else {"step_size": step_size}
-        asked = self.run.model_copy(
-            update={
-                "evaluation": self.run.evaluation.model_copy(update=evaluation),
-                "recurrence": self.run.recurrence.model_copy(update=recurrence),
-            }
+        """What its run was evaluated on, or other depths, another c, other prompts; passes as wide as memory allows.
+
+        Raises ConfigError for what cannot be asked.
+        """
+        run = self.run
+        exam = replace(
+            Exam.of(run, self.model, self.rendering, self.mesh),
+            depths=run.tested_depths() if depths is None else tuple(sorted(set(depths))),
+            step_size=run.recurrence.step_size if step_size is None else step_size,
+            sequences=run.evaluation.sequences if sequences is None else sequences,
+            split=split,
+            stretch=stretch,
         )
-        whole = Exam.of(asked, self.model, self.rendering, self.mesh)
-        return replace(whole, depths=chosen, split=split, stretch=stretch)
+        longest = {"evaluation": run.evaluation.model_copy(update={"depths": exam.depths})}
+        recurrence = {"recurrence": run.recurrence.model_copy(update={"step_size": exam.step_size})}
+        return replace(exam, batch_size=evaluation_prompts(run.model_copy(update=longest | recurrence)))

@@ -48,9 +48,9 @@ def run_seed(
 
     ``report`` gets one flat record per ``compute.report_every`` steps and per evaluated batch. An interrupted
     evaluation goes on only under the same ``source``, a hash of the code. A diverged seed is a result: G = 0 with its
-    failure kind. Raises what ``should_stop`` returns, with a checkpoint saved. ``check_owner`` is called before
-    anything is written and raises where the seed is somebody else's by now; ``heartbeat`` at every step and evaluated
-    batch.
+    failure kind. Raises what ``should_stop`` returns, with a checkpoint saved. ``check_owner`` is called before a
+    checkpoint or a result is written and raises where the seed is somebody else's by now; ``heartbeat`` at every step
+    and evaluated batch.
     """
     forget(device_of_this_worker())
     trainer = Trainer(run, data_mesh(run.train.precision))

@@ -20,6 +20,8 @@ from par.space.yaml_lines import Document, read_text
 
 GRID_LIMIT = 10_000
 """Most combinations of a grid, for each backbone."""
+ALONE = "run"
+"""Name of the only variant of a space that has one run alone."""
 
 
 class Exhausted(NamedTuple):
@@ -117,6 +119,19 @@ class Space:
 def load_space(path: Path | str) -> Space:
     """Read and check a search space file. Raises one SpaceError that lists every fault as ``path:LINE: message``."""
     return parse_space(read_text(Path(path)), Path(path))
+
+
+def space_of_run(run: RunConfig, name: str) -> Space:
+    """A space that has this run alone, so that whatever reads sweeps reads the ledger of one seed, too."""
+    default = RunConfig().dotted()
+    fixed = {key: value for key, value in run.dotted().items() if value != default[key]}
+    for key in ("backbone", "seed"):
+        fixed.pop(key, None)
+    space = {
+        "question": f"What does seed {run.seed} of one run achieve?", "backbones": [run.backbone], "fixed": fixed,
+        "variants": {ALONE: {}}, "seeds": 1, "first_seed": run.seed,
+    }  # fmt: skip
+    return parse_space(json.dumps(space, indent=1), Path(f"{name}.yaml"))
 
 
 def parse_space(text: str, path: Path) -> Space:

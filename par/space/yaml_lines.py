@@ -61,6 +61,8 @@ class Document:
             line = text.count("\n", 0, fault.position) + 1
             message = f"not valid YAML: character #x{fault.character:04x} is not allowed: remove it"
             raise _refusal(self.path, line, message) from None
+        except RecursionError:
+            raise _refusal(self.path, 1, "lists or mappings are nested too deeply: a space needs five levels") from None
         if isinstance(root, MappingNode):
             return root
         line, what = (1, "empty") if root is None else (_line(root), "not a mapping")
@@ -99,7 +101,7 @@ class Document:
             return node.value
         try:
             return self._constructor.construct_object(node)
-        except (ValueError, KeyError):
+        except (ValueError, LookupError):
             return node.value
 
 

@@ -127,11 +127,8 @@ class Trainer:
             micro = micro.to(self.device)
             with gradients_reduced(self.model, now=number == len(batch)):
                 logits_KBNC, drift = self.model(micro.packed, micro.plan)
-                taught_KBNC = None
-                if self.teacher and micro.lesson:
-                    taught_KBNC = self.teacher.answers(micro.lesson, kept=len(micro.plan.keep))
                 loss = weighted_loss(
-                    logits_KBNC, micro.targets, halting_weight=self._halting_weight, teacher_KBNC=taught_KBNC
+                    logits_KBNC, micro.targets, halting_weight=self._halting_weight, teacher_KBNC=self._teach(micro)
                 )
                 (loss * size).backward()  # FSDP averages over the workers; the loss is a share of the global mean
             tokens = micro.packed.real_BT.sum()
@@ -139,6 +136,11 @@ class Trainer:
         totals[3] = self.wants_to_leave()
         loss, drift, tokens, leavers = summed(totals, self.mesh)
         return loss, drift / tokens, leavers
+
+    def _teach(self, micro: MicroBatch) -> Tensor | None:
+        if self.teacher is None or micro.lesson is None:
+            return None
+        return self.teacher.answers(micro.lesson, kept=len(micro.plan.keep))
 
     def _update(self, factor: float) -> None:
         set_rate(self.optimizers, factor)

@@ -17,13 +17,15 @@ from ray_jobs.driver.progress import Show, shown
 from ray_jobs.driver.stopping import Stopping
 from ray_jobs.mlflow_runs.background import BackgroundProjection
 from ray_jobs.mlflow_runs.projection import sweep_status
-from ray_jobs.mlflow_runs.store import open_store
+from ray_jobs.mlflow_runs.store import Store
 from ray_jobs.provenance import source_hash
 from ray_jobs.trial.attempt import attempted
 
 
-def train_seed(ledger: Ledger, record: ConfigRecord, run: RunConfig, stopping: Stopping, uri: str | None) -> SeedResult:
-    """Train and evaluate the seed, going on from its last checkpoint; MLflow follows at ``uri``, if it is given.
+def train_seed(
+    ledger: Ledger, record: ConfigRecord, run: RunConfig, stopping: Stopping, store: Store | None
+) -> SeedResult:
+    """Train and evaluate the seed, going on from its last checkpoint; MLflow follows in ``store``, if it is given.
 
     Raises StoppedError, with a checkpoint saved, once ``stopping`` has a reason, and LedgerError if another process
     trains the seed.
@@ -31,7 +33,7 @@ def train_seed(ledger: Ledger, record: ConfigRecord, run: RunConfig, stopping: S
     folder, source = SeedFolder(ledger, record.id, run.seed), source_hash()
     with (
         hold(ledger, code=source, on_lost=stopping.ask) as lease,
-        _projected(ledger, record, run.seed, uri) as log,
+        _projected(ledger, record, run.seed, store) as log,
         shown(run.train.steps) as show,
         attempted(folder, run, driver=lease.record.owner, devices=1),
     ):
@@ -51,12 +53,12 @@ def train_seed(ledger: Ledger, record: ConfigRecord, run: RunConfig, stopping: S
 
 
 @contextmanager
-def _projected(ledger: Ledger, record: ConfigRecord, seed: int, uri: str | None) -> Iterator[Show]:
-    """Keep MLflow at the ledger's state, within and at the end; without ``uri`` nothing is logged."""
-    if uri is None:
+def _projected(ledger: Ledger, record: ConfigRecord, seed: int, store: Store | None) -> Iterator[Show]:
+    """Keep MLflow at the ledger's state, within and at the end; without ``store`` nothing is logged."""
+    if store is None:
         yield lambda row: None
         return
-    with BackgroundProjection(ledger, open_store(uri), warn) as projection:
+    with BackgroundProjection(ledger, store, warn) as projection:
         projection.sync(ledger.read(), status="RUNNING")
         projection.sync_seed(ledger.read_config(record.id), seed, running=True)
 

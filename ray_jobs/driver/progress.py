@@ -10,6 +10,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from par import metrics as m
 from ray_jobs.console import PRINT_EVERY_S, out, say
 
+READINGS = {"evaluate": "evaluated", "halting": "let halt", "trace": "traced"}
+"""What an evaluation does with prompts, by its phase."""
 Show = Callable[[Mapping[str, Any]], object]
 """Takes a record of what the seed reports."""
 
@@ -61,6 +63,6 @@ def described(row: Mapping[str, Any], steps: int) -> str:
         left = (steps - row["step"]) / rate
         speed = f"{rate:.1f} steps/s ({row[m.UTILISATION.name]:.0%} of the peak)"
         return f"step {row['step']}/{steps}  loss {row[m.LOSS.name]:.4f}  {speed}  {left:.0f} s left"
-    if row.get("phase") == "evaluate":
-        return f"evaluated {row['prompts']} of {row['sequences']} prompts"
+    if row.get("phase") in READINGS:
+        return f"{READINGS[row['phase']]} {row['prompts']} of {row['sequences']} prompts"
     return f"attempt {row.get('attempt', 1)}, {row.get('micro_batch')} prompts per pass"

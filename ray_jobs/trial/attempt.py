@@ -34,8 +34,8 @@ def attempted(folder: SeedFolder, run: RunConfig, *, adapts: bool = False, **beg
     attempt = ledger.begin_attempt(config, seed, began)
     try:
         yield attempt
-    except Exception as fault:
-        kind = failure_of(ledger, config, seed, attempt, fault)
+    except BaseException as fault:
+        kind = failure_of(ledger, config, seed, attempt, fault) if isinstance(fault, Exception) else FailureKind.STOPPED
         smaller = smaller_pass(run) if adapts and pass_too_large(fault) else None
         attempt = replace(
             attempt, failure=kind, message=str(fault), traceback=traceback.format_exc(), next_micro_batch=smaller

@@ -2,7 +2,6 @@
 
 import weakref
 from dataclasses import replace
-from itertools import chain
 
 import pytest
 import torch
@@ -234,8 +233,8 @@ def test_the_teacher_is_counted(matrices):
     next(trainer.steps())
     assert found.teacher == sum(p.nbytes for p in trainer.teacher.model.parameters() if p.dim() == 2)
     assert found.state - memory(without_teacher(run)).state == found.teacher
-    saved = chain(checkpoint._weights(trainer.model), checkpoint._state(trainer))
-    matrices_bytes = sum(tensor.nbytes for _, tensor in saved if tensor.dim() == 2)
+    saved = checkpoint._weights(trainer.model) | checkpoint._state(trainer)
+    matrices_bytes = sum(tensor.nbytes for tensor in saved.values() if tensor.dim() == 2)
     assert seed_cost(run).checkpoint_bytes == matrices_bytes
 
 

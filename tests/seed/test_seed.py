@@ -193,6 +193,17 @@ def test_a_trace_says_what_the_model_does(tmp_path):
     assert traces.iterations == 64 + LONGEST_WINDOW
 
 
+def test_every_batch_of_an_evaluation_is_heard_of(tmp_path):
+    """Depth curve, halting and traces give a sign of life, and ask whether to stop, after each batch."""
+    seed, beats, heard = seed_in(tmp_path, halting__mode="learned", evaluation__batch_size=8), [], []
+    run_seed(seed.run, seed.folder, report=heard.append, heartbeat=lambda: beats.append(len(heard)))
+    phases = [row["phase"] for row in heard if row["phase"] != "train"]
+    batches = -(-seed.run.evaluation.sequences // 8)
+    traced = 2 * -(-seed.run.halting.trace_sequences // 8)
+    assert phases == ["evaluate"] * batches + ["halting"] * batches + ["trace"] * traced
+    assert len(beats) >= seed.run.train.steps + len(phases)
+
+
 def test_a_value_that_some_records_lack_is_null():
     """Records with different keys become one table; nothing is lost because the first one does not have it."""
     table = pq.read_table(pa.BufferReader(to_parquet([{"a": 1}, {"a": 2, "b": 0.5}])))

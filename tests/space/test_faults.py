@@ -163,6 +163,8 @@ def test_s9_every_fault_of_a_file_is_listed_at_its_line(faults):
         ("question: a\nbackbones: [tiny-qwen2]\nconfigurations: 1\nsearch: 3\n", 4, ["search=3"]),
         ("question: a\nbackbones: [tiny-qwen2]\nconfigurations: 1\nsearch: {}\n", 4, ["search is empty"]),
         ("question: a\nbackbones: [tiny-qwen2]\nconfigurations: 1\n", 1, ["search is missing"]),
+        (space(LR, fixed="train.steps: !!int ''"), 5, ["train.steps=''"]),
+        (f"question: {'[' * 3000}", 1, ["nested too deeply"]),
         ("", 1, ["empty"]),
         ("# nothing\n", 1, ["empty"]),
         ("\n- 1\n", 2, ["mapping"]),

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from par.evaluation.accuracy import depth_curve
 from par.ledger.ledger import ACCURACY, HALTING, Ledger, SeedFolder
-from par.ledger.records import ConfigRecord, SweepRecord
+from par.ledger.records import Attempt, ConfigRecord, SweepRecord, now
 from par.seed import KeptModel, run_seed
 from par.testing import tiny_run
 from ray_jobs.cli import app
@@ -93,10 +93,27 @@ def test_other_depths_other_ways_other_files(seed):
         "sweep": "sweep", "config": seed.config, "seed": 0, "step": 20, "split": "calibration", "step_size": 2,
         "stretch": 1.25, "sequences": 5, "rule": {"tau": 0.4, "k": 1, "m": 2},
     }  # fmt: skip
-    assert evaluate(seed, "--depths", 4, name=seed.objects.root)[0] == 0
+    folders = Path(seed.objects.root), Path(seed.objects.root).parent
+    assert [evaluate(seed, "--depths", 4, name=f"{folder}/")[0] for folder in folders] == [0, 0]
     assert [row["depth"] for row in written(seed, 2)] == [4]
     picture = Path(seed.objects.root, "evaluation-2.png")
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_seed_that_is_not_done_is_told_apart(seed):
+    """Its model is read, and the output says where it stands."""
+    run = KeptModel.open(seed).run
+    longer = ConfigRecord.of(run.from_dotted(run.dotted() | {"train.steps": 21}), number=2, suggested={})
+    seed.ledger.add_config(longer)
+    begun = SeedFolder(seed.ledger, longer.id, 0)
+    for path, size in seed.checkpoints.sizes().items():
+        assert size
+        begun.checkpoints.put(path, seed.checkpoints.get(path))
+    attempt = seed.ledger.begin_attempt(longer.id, 0, Attempt(start=now()))
+    code, output = evaluate(begun, "--depths", 4)
+    assert code == 0, output
+    assert attempt.number == 1
+    assert "not done: its model stands at step 20 of 21" in output
 
 
 def test_files_go_where_they_are_wanted(seed, tmp_path):
@@ -126,18 +143,19 @@ def test_a_model_of_an_earlier_version_is_read(tmp_path):
         (None, ("--depths", ","), "nothing is no depth"),
         (None, ("--depths", "99999999999"), "is no depth"),
         (None, ("--split", "train"), "choose one of test, calibration, validation"),
-        (None, ("--stretch", "0"), "positions need a factor above 0"),
-        (None, ("--stretch", "nan"), "positions need a factor above 0"),
+        (None, ("--stretch", "0"), "give a factor above 0 and at most 1000"),
+        (None, ("--stretch", "nan"), "give a factor above 0 and at most 1000"),
+        (None, ("--stretch", "1e300"), "give a factor above 0 and at most 1000"),
         (None, ("--tau", "0.5"), "--tau needs --halting"),
         (None, ("--halting", "--k", "9"), "halting.k=9 is above halting.m=8"),
         (None, ("--halting", "--tau", "1"), "halting.tau=1"),
         (None, ("--out", "{file}"), "no folder that can be written"),
-        ("", (), "must be a plain name"),
+        ("", (), "SEED is no seed"),
         ("elsewhere", (), "sweeps there: sweep"),
-        ("sweep", (), "which configuration?: choose one of"),
+        ("sweep", (), "the configuration is missing: choose one of"),
         ("sweep/none", (), "there is no configuration none: choose one of"),
         ("sweep/{config}/seed-7", (), "there is no seed seed-7: choose one of seed-0"),
-        ("sweep/{other}", (), "which seed?: choose one of none, as nothing has begun"),
+        ("sweep/{other}", (), "the seed is missing: none has begun yet"),
         ("sweep/a/b/c", (), "is no seed: give SWEEP/CONFIG/seed-N"),
     ],
 )

@@ -95,6 +95,9 @@ def test_a_stopped_seed_goes_on_with_the_same_command(tmp_path):
         (("--space", "nowhere.yaml"), "nowhere.yaml"),
         (("--name", "mlflow.db"), "MLflow"),
         (("--name", "../x"), "plain name"),
+        (("--set", "optim.lr=2024-13-45"), "2024-13-45 cannot be read as a value"),
+        (("--set", "optim.lr=!!int abc"), "cannot be read as a value"),
+        (("--seed", "4294901761"), "4294901760"),
     ],
 )
 def test_what_cannot_be_run_is_refused(tmp_path, arguments, message):
@@ -115,4 +118,24 @@ def test_a_name_belongs_to_one_run(tmp_path):
     before = files(tmp_path, "seed/**/*.json")
     done = CliRunner().invoke(app, ["train", *SETTINGS, "--set", "optim.lr=0.5", *map(str, place)])
     assert (done.exit_code, "taken by other settings" in done.output) == (2, True)
+    done = CliRunner().invoke(app, ["train", *SETTINGS, "--seed", "1", *map(str, place)])
+    assert (done.exit_code, "or another seed" in done.output) == (2, True)
     assert files(tmp_path, "seed/**/*.json") == before
+
+
+def test_a_store_that_does_not_answer_costs_nothing(tmp_path):
+    """It is found out before anything is written."""
+    nowhere = ("--tracking-uri", "http://localhost:1", "--storage", str(tmp_path / "storage"))
+    done = CliRunner().invoke(app, ["train", *SETTINGS, *nowhere])
+    assert done.exit_code == 2
+    assert "--tracking-uri" in done.output
+    assert not (tmp_path / "storage").exists()
+
+
+def test_the_name_of_a_space_may_hold_anything(tmp_path):
+    """The result's folder gets what of it is plain."""
+    space = write_space(tmp_path / "my first (space).yaml")
+    chosen = [part for key in ("recurrence.anchor=none", "optim.lr=0.01") for part in ("--set", key)]
+    done = CliRunner().invoke(app, ["train", "--space", str(space), *chosen, "--storage", str(tmp_path), "--no-mlflow"])
+    assert done.exit_code == 0, done.output
+    assert [path.parent.name[:15] for path in tmp_path.glob("*/sweep.json")] == ["my-first-space-"]
